@@ -79,8 +79,8 @@ fn every_probe_has_its_site_in_each_engine() {
             "copy_from_device",
             "copy_between_devices",
         ];
-        // Theirs are steps of `decode`.
-        let mut expected = [&["blas", "eval"][..], &devices].concat();
+        // Theirs are steps of `decode`; all have names.
+        let mut expected = [&["blas", "eval", "fused_norm"][..], &devices].concat();
         expected.extend((engine == Engine::Inlined).then_some("barrier"));
         expected.extend(REQUESTS.iter().filter(|_| engine != Engine::Wheel).map(|(probe, _)| *probe));
         assert_eq!(missing.collect::<BTreeSet<_>>(), expected.iter().copied().collect(), "{engine:?}");

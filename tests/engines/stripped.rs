@@ -1,11 +1,13 @@
 //! Engines as systems ship them: stripped. With a lock file that was made of the same build where its debug information
 //! is, they are recorded as the unstripped ones are.
 
-use crate::engine::{Engine, model, workload};
-use crate::packages::{installed, scripts};
+use crate::engine::{Engine, workload};
+use crate::packages::installed;
 use crate::process::{profinfer, run, stderr};
 use crate::recording::Recording;
+use crate::vulkan_others::{self, Computed, DIFFUSION, IN_ORDER, LLAMA, Run, WHISPER};
 use crate::work::assert_same;
+use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
@@ -48,24 +50,38 @@ fn stripped_libraries_with_a_lock() {
     recording.assert_complete();
 }
 
-/// A Python module that has all of the engine, exports one function and is stripped: its messages tell the steps.
+/// Python modules that have all of an engine, export one function and are stripped. The steps are found by their messages,
+/// and operators by the switch that calls them: they are those of the same release in libraries with names.
 #[test]
 #[ignore = "needs root"]
-fn a_module_that_hides_its_functions_has_steps() {
+fn modules_that_hide_their_functions() {
     let python = installed("install_cyllama.sh");
-    let set = |command: &mut Command| {
-        command.arg("--").arg(&python).arg(scripts().join("run_cyllama.py")).arg("--model").arg(model("tiny-dense"));
-        command.args(["--device", "CPU", "--prompt-tokens", "11", "--tokens", "5"]);
-    };
-    let recording = Recording::new("llama", &[], set, 0);
-    let steps = recording.work();
-    assert_eq!(steps.iter().map(|step| step.tokens).collect::<Vec<_>>(), [11, 1, 1, 1, 1]);
-    let site = recording.sites("decode");
-    assert!(site.len() == 1 && site.keys().all(|name| name.starts_with("+0x")), "{site:?}");
+    let words = ["--device", "CPU", "--prompt-tokens", "11", "--tokens", "5"];
+    let on_cpu = ["--gpu-layers", "0"];
+    let llama = compare_with_names(&python, "llama", LLAMA, &words);
+    let mut steps = llama.table("steps");
+    // The row of what is outside of steps.
+    steps.retain(|step| step["step"] != 0);
+    assert_eq!(steps.iter().map(|step| step["tokens"].as_u64().unwrap()).collect::<Vec<_>>(), [11, 1, 1, 1, 1]);
     // Its clock is read around the same calls.
-    let printed: serde_json::Value = serde_json::from_slice(&recording.output.stdout).unwrap();
-    let (recorded, spent) = (recording.step_durations().into_iter().sum::<i64>() as f64 / 1e6, &printed["ms"]);
-    assert!(recorded < spent.as_f64().unwrap() && recorded > 0.5 * spent.as_f64().unwrap(), "{recorded}, {spent}");
-    let missing = recording.report(&[])["completeness"]["notes"].to_string();
-    assert!(missing.contains("probe `operator` is not attached"), "{missing}");
+    let printed: Value = serde_json::from_slice(&llama.output.stdout).unwrap();
+    let recorded: f64 = steps.iter().map(|step| step["duration_ns"].as_f64().unwrap() / 1e6).sum();
+    let spent = printed["ms"].as_f64().unwrap();
+    assert!(recorded < spent && recorded > 0.5 * spent, "{recorded}, {spent}");
+    assert!(llama.table("operators").iter().any(|row| row["covers"].is_string()), "none is fused");
+    // Programs that call the engine import llama.cpp, too, which has a copy of the same functions.
+    compare_with_names(&python, "whisper", WHISPER, &on_cpu);
+    compare_with_names(&python, "stable-diffusion", DIFFUSION, &on_cpu);
+}
+
+fn compare_with_names(python: &Path, probeset: &str, engine: vulkan_others::Engine, arguments: &[&str]) -> Run {
+    let truth: Vec<Computed> = engine.truth(arguments, &[IN_ORDER]).concat();
+    let run = Run::with(python, probeset, engine, arguments);
+    let recorded: Vec<Computed> = run.operators().into_iter().map(|(_, operator)| operator).collect();
+    for (index, (recorded, truth)) in recorded.iter().zip(&truth).enumerate() {
+        assert_eq!(recorded, truth, "{probeset}, operator {index}: recorded (left), the engine's word (right)");
+    }
+    assert_eq!(recorded.len(), truth.len(), "{probeset}: operators");
+    assert!(recorded.iter().any(|operator| operator.op == "MUL_MAT"), "{probeset}: {recorded:?}");
+    run
 }

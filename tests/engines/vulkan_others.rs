@@ -16,8 +16,8 @@ use std::sync::OnceLock;
 /// Characters of a name that are recorded; stable-diffusion.cpp has ggml with longer ones.
 const RECORDED: usize = 64;
 const UNFUSED: (&str, &str) = ("GGML_VK_DISABLE_FUSION", "1");
-/// Of whisper.cpp: the graph is computed in the order in which it was handed over.
-const IN_ORDER: (&str, &str) = ("GGML_VK_DISABLE_GRAPH_OPTIMIZE", "1");
+/// Where Vulkan is there, also if it computes nothing: a graph is computed in the order in which it was handed over.
+pub(crate) const IN_ORDER: (&str, &str) = ("GGML_VK_DISABLE_GRAPH_OPTIMIZE", "1");
 /// The diffusion model on the device, the rest on the CPU.
 const SAMPLING: [&str; 2] = ["--text-on-cpu", "--decoder-on-cpu"];
 
@@ -52,7 +52,7 @@ fn hook() -> &'static Path {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Engine {
+pub(crate) struct Engine {
     script: &'static str,
     /// In the folder of models.
     model: &'static str,
@@ -60,10 +60,13 @@ struct Engine {
     on_device: &'static [&'static str],
 }
 
-const WHISPER: Engine = Engine { script: "run_cyllama_whisper.py", model: "tiny-whisper.bin", on_device: &[] };
-const DIFFUSION: Engine = Engine { script: "run_cyllama_diffusion.py", model: "", on_device: &SAMPLING };
+pub(crate) const LLAMA: Engine = Engine { script: "run_cyllama.py", model: "tiny-dense.gguf", on_device: &[] };
+pub(crate) const WHISPER: Engine =
+    Engine { script: "run_cyllama_whisper.py", model: "tiny-whisper.bin", on_device: &[] };
+pub(crate) const DIFFUSION: Engine = Engine { script: "run_cyllama_diffusion.py", model: "", on_device: &SAMPLING };
 
 impl Engine {
+    /// Of another Python than that with Vulkan.
     fn words_of(self, python: &Path, models: &Path, arguments: &[&str]) -> Vec<String> {
         let text = |path: PathBuf| path.display().to_string();
         let mut words = vec![text(python.to_owned()), text(here().join(self.script)), "--model".to_owned()];
@@ -78,7 +81,7 @@ impl Engine {
     }
 
     /// Of each graph that is handed over to be computed, the operators that a kernel is called for.
-    fn truth(self, arguments: &[&str], environment: &[(&str, &str)]) -> Vec<Vec<Computed>> {
+    pub(crate) fn truth(self, arguments: &[&str], environment: &[(&str, &str)]) -> Vec<Vec<Computed>> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("truth.ndjson");
         let mut hooked = command(&self.words(arguments));
@@ -95,20 +98,36 @@ impl Engine {
 
 /// One operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Computed {
-    op: String,
+pub(crate) struct Computed {
+    pub(crate) op: String,
     name: String,
     shape: [i64; 4],
 }
 
-struct Run {
+impl Computed {
+    fn of(row: &Value, op: &Value, name: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{row}")).to_owned();
+        let shape: Vec<i64> = text(&row["shape"]).split('x').map(|extent| extent.parse().unwrap()).collect();
+        Self { op: text(op), name: text(name), shape: shape.try_into().unwrap() }
+    }
+}
+
+pub(crate) struct Run {
     folder: tempfile::TempDir,
-    output: Output,
+    pub(crate) output: Output,
 }
 
 impl Run {
     fn new(probeset: &str, engine: Engine, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let words = engine.words(arguments);
+        Self::of(probeset, &engine.words(arguments), environment)
+    }
+
+    /// With a Python that has the engine in another form.
+    pub(crate) fn with(python: &Path, probeset: &str, engine: Engine, arguments: &[&str]) -> Self {
+        Self::of(probeset, &engine.words_of(python, &engines().1, arguments), &[])
+    }
+
+    fn of(probeset: &str, words: &[String], environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("run.pfi");
         let mut record = profinfer(&["record", probeset, "-o", trace.to_str().unwrap(), "--"]);
@@ -121,7 +140,7 @@ impl Run {
         self.folder.path().join("run.pfi")
     }
 
-    fn table(&self, name: &str) -> Vec<Value> {
+    pub(crate) fn table(&self, name: &str) -> Vec<Value> {
         vulkan::table(&self.trace(), name)
     }
 
@@ -161,30 +180,36 @@ impl Run {
         self.steps().into_iter().map(|(probe, ..)| probe).collect()
     }
 
+    /// The operators of the CPU, each part of a fused one for itself, with their rows.
+    pub(crate) fn operators(&self) -> Vec<(Value, Computed)> {
+        let mut operators = Vec::new();
+        for row in self.table("operators") {
+            let mut add = |op: &Value, name: &Value| operators.push((row.clone(), Computed::of(&row, op, name)));
+            if row["covers"].is_string() {
+                assert_eq!(row["op"], "rms_norm_mul", "{row}");
+                add(&"RMS_NORM".into(), &row["covers"]);
+                add(&"MUL".into(), &row["name"]);
+            } else {
+                add(&row["op"], &row["name"]);
+            }
+        }
+        operators
+    }
+
     /// Of each step, its backend and the operators that it computed, each part of a fused one for itself. `None` if it
     /// computed on both, or on none.
     fn computed(&self) -> Vec<Option<(String, Vec<Computed>)>> {
-        let mut steps: BTreeMap<u64, BTreeMap<String, Vec<Computed>>> = BTreeMap::new();
-        let mut add = |row: &Value, op: &Value, name: &Value| {
-            let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{row}")).to_owned();
-            let shape: Vec<i64> = text(&row["shape"]).split('x').map(|extent| extent.parse().unwrap()).collect();
-            let operator = Computed { op: text(op), name: text(name), shape: shape.try_into().unwrap() };
-            let of_step = steps.entry(row["step"].as_u64().unwrap()).or_default();
-            of_step.entry(text(&row["backend"])).or_default().push(operator);
-        };
-        for row in self.table("operators") {
-            if row["covers"].is_string() {
-                assert_eq!(row["op"], "rms_norm_mul", "{row}");
-                add(&row, &"RMS_NORM".into(), &row["covers"]);
-                add(&row, &"MUL".into(), &row["name"]);
-            } else {
-                add(&row, &row["op"], &row["name"]);
-            }
-        }
+        let mut operators = self.operators();
         // A launched program is no operator: it has no shape.
         for row in self.table("dispatches").iter().filter(|row| row["empty"] == false && row["shape"].is_string()) {
             assert_eq!(row["operators"], 1, "not fused: {row}");
-            add(row, &row["op"], &row["name"]);
+            operators.push((row.clone(), Computed::of(row, &row["op"], &row["name"])));
+        }
+        let mut steps: BTreeMap<u64, BTreeMap<String, Vec<Computed>>> = BTreeMap::new();
+        for (row, operator) in operators {
+            let of_step = steps.entry(row["step"].as_u64().unwrap()).or_default();
+            let backend = row["backend"].as_str().unwrap_or_else(|| panic!("{row}"));
+            of_step.entry(backend.to_owned()).or_default().push(operator);
         }
         let last = self.report()["completeness"]["steps"].as_u64().unwrap();
         let one = |number| Some(steps.remove(&number)?).filter(|step| step.len() == 1)?.pop_first();

@@ -12,7 +12,9 @@ use std::path::Path;
 const PROBESET: &str = "llama";
 const OBJECT: &str = "llama.bpf.o";
 /// Forms of the program, which between them have every alternative of every probe. The last is one of before batches.
-const FORMS: [&str; 4] = ["SYMBOL", "INLINED", "NONE", WITHOUT_BATCHES];
+const FORMS: [&str; 5] = ["SYMBOL", "INLINED", "NONE", HIDDEN, WITHOUT_BATCHES];
+/// Without names of graphs and operators.
+const HIDDEN: &str = "HIDDEN";
 const WITHOUT_BATCHES: &str = "EVAL";
 /// What the program is given, and does: calls of llama_decode beside one each of two other functions, lanes, nodes.
 const DECODED: u64 = 5;
@@ -25,9 +27,11 @@ const TENSORS: u64 = NODES + 4;
 
 pub(crate) fn lay_out(tools: &Tools, root: &Path) {
     for form in FORMS {
-        let dispatcher = format!("-DDISPATCHER={}", if form == WITHOUT_BATCHES { FORMS[0] } else { form });
-        let flags = [&*dispatcher, "-DEVAL"];
-        let flags = if form == WITHOUT_BATCHES { &flags[..] } else { &flags[..1] };
+        let flags: &[&str] = match form {
+            HIDDEN => &["-DDISPATCHER=NONE", "-DHIDDEN"],
+            WITHOUT_BATCHES => &["-DDISPATCHER=SYMBOL", "-DEVAL"],
+            _ => &[&format!("-DDISPATCHER={form}")],
+        };
         tools.compile(&root.join("bin").join(program(form)), flags, &["llama_functions.c"]);
     }
     tools.build(PROBESET, &[], root, OBJECT);
@@ -119,13 +123,16 @@ fn every_program_is_let_in(arch: Arch) {
             ("request_ended", 1),
             ("context_freed", 1),
         ];
-        // One form has a function for each node, instead of those of operators.
+        // Two forms have a function for each node, instead of those of operators.
         let of_every_form = |name: &str| matches!(name, "dispatch_twice" | "dispatch_of_tensor");
-        let forms = |name: &str| FORMS.len() as u64 - u64::from(name.starts_with("dispatch_") && !of_every_form(name));
+        let is_of_operators = |name: &str| name.starts_with("dispatch_") && !of_every_form(name);
+        let forms =
+            |name: &str| FORMS.len() as u64 - if is_of_operators(name) { 2 } else { u64::from(name == "fused") };
         let mut expected: BTreeMap<_, _> = expected.map(|(name, count)| (name, count * forms(name))).into();
         expected.insert("decode", DECODED * (FORMS.len() as u64 - 1));
         expected.insert("eval", DECODED);
-        expected.insert("dispatch_node", graphs * NODES);
+        expected.insert("dispatch_node", 2 * graphs * NODES);
+        expected.insert("fused_norm", graphs * LANES);
         let counts = expected.keys().map(|name| (*name, essence.count(name))).collect();
         assert_eq!(expected, counts, "Linux {series}");
         let missing: Vec<_> = every.difference(&seen).collect();

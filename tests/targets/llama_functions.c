@@ -5,6 +5,7 @@
  *   -DDISPATCHER=SYMBOL    with ggml_compute_forward as a function
  *   -DDISPATCHER=INLINED   with ggml_compute_forward in its callers only
  *   -DDISPATCHER=NONE      with neither that nor symbols of static functions, as in a stripped library
+ *   and -DHIDDEN           without names of exported functions of graphs and operators either, as in a stripped program
  * The first of them has the method that llama_decode calls, the last no names of the functions that programs call.
  */
 #include <pthread.h>
@@ -110,6 +111,26 @@ EXPORT void ggml_barrier(void *pool)
 	pthread_barrier_wait(pool);
 }
 
+/* What is left of a function's name are the texts of its checks, and that it is called before a switch. */
+#ifdef HIDDEN
+#define ggml_cpu_extra_compute_forward handled
+#define ggml_compute_forward_rms_norm_mul_fused pair
+#define CHECK(condition, text) ((condition) ? (void)0 : fail(text))
+#define CASE(number)                                                                                                   \
+	case number:                                                                                                   \
+		__asm__ volatile("" ::"i"(number));                                                                    \
+		ggml_compute_forward_mul_mat(params, tensor);                                                          \
+		break
+#define CASES CASE(3); CASE(4); CASE(5); CASE(6); CASE(7); CASE(8); CASE(9); CASE(25); CASE(29); CASE(30)
+EXPORT void fail(const char *text)
+{
+	fputs(text, stderr);
+}
+#else
+#define CHECK(condition, text)
+#define CASES
+#endif
+
 EXPORT int ggml_cpu_extra_compute_forward(struct ggml_compute_params *params, struct ggml_tensor *tensor)
 {
 	sink += tensor->op + params->ith;
@@ -129,6 +150,7 @@ EXPORT void ggml_compute_forward_mul_mat(struct ggml_compute_params *params, str
 EXPORT void ggml_compute_forward_rms_norm_mul_fused(struct ggml_compute_params *params, struct ggml_tensor *first,
 						    struct ggml_tensor *last)
 {
+	CHECK(params->nth > 0, "dst_mul->src[0] == dst_rms_norm || dst_mul->src[1] == dst_rms_norm");
 	sink += first->ne[0] + last->ne[1] + params->ith;
 }
 
@@ -148,10 +170,11 @@ void ggml_compute_forward(struct ggml_compute_params *params, struct ggml_tensor
 		return;
 	if (ggml_cpu_extra_compute_forward(params, tensor))
 		return;
-	switch (tensor->op) {
+	switch ((int)tensor->op) {
 	case GGML_OP_ADD:
 		ggml_compute_forward_add(params, tensor);
 		break;
+		CASES;
 	default:
 		ggml_compute_forward_mul_mat(params, tensor);
 	}
@@ -178,10 +201,15 @@ EXPORT void *graph_compute_thread(void *lane)
 #if DISPATCHER == NONE
 #define ggml_backend_cpu_graph_compute compute_graph
 #endif
+#ifdef HIDDEN
+EXPORT int compute_graph(struct ggml_cgraph *graph, void *plan)
+#else
 EXPORT int ggml_backend_cpu_graph_compute(void *backend, struct ggml_cgraph *graph)
+#endif
 {
 	pthread_t threads[MAX_LANES];
 
+	CHECK(lanes > 0, "cplan->n_threads > 0");
 	for (intptr_t lane = 1; lane < lanes; lane++)
 		pthread_create(&threads[lane], NULL, graph_compute_thread, (void *)lane);
 	graph_compute_thread(NULL);
@@ -352,7 +380,9 @@ static void offload(struct ggml_cgraph *graph)
 	ggml_backend_vk_buffer_get_tensor(&turn, &norm, &norm, 0, 64);
 }
 
-#if DISPATCHER == NONE
+#ifdef HIDDEN
+#define PUBLIC_GRAPH_COMPUTE(backend, graph) compute_graph(graph, backend)
+#elif DISPATCHER == NONE
 #define PUBLIC_GRAPH_COMPUTE ggml_backend_graph_compute_async
 EXPORT int ggml_backend_graph_compute_async(void *backend, struct ggml_cgraph *graph)
 {

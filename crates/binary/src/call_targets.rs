@@ -5,6 +5,7 @@
 use super::Arch;
 use super::elf::Image;
 use super::pointers::{Pointer, Pointers};
+use super::references::arm64::{self, Branch};
 use std::ops::Range;
 
 /// Functions are aligned to this many bytes by compilers and assemblers' macros.
@@ -77,18 +78,13 @@ fn of_x86(bytes: &[u8], start: u64, between: &Between<'_>) -> Vec<u64> {
 
 /// Targets of `bl`, and from elsewhere of `b`.
 fn of_arm64(bytes: &[u8], start: u64, between: &Between<'_>) -> Vec<u64> {
-    let words = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
-    let target = |(at, word): (usize, u32)| {
-        let is_call = match word >> 26 {
-            0b10_0101 => true,
-            0b00_0101 => false,
-            _ => return None,
-        };
+    let target = |(at, word)| {
         let here = start + 4 * at as u64;
-        let target = here.checked_add_signed(i64::from((word << 6).cast_signed() >> 4))?;
-        between.is_start(target, (!is_call).then_some(here)).then_some(target)
+        let (target, kind) = arm64::branch(word, here)?;
+        let from = (kind != Branch::Call).then_some(here);
+        (kind != Branch::Conditional && between.is_start(target, from)).then_some(target)
     };
-    words.enumerate().filter_map(target).collect()
+    arm64::words(bytes).enumerate().filter_map(target).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::by_texts;
 use super::cache::{self, LayoutCache};
 use super::closures::{self, Invoker};
 use super::debug_file::{DebugFile, DebugFolders};
+use super::dispatch;
 use super::dwarf::inlined::InlinedFunction;
 use super::dwarf::{self, Answers, Parts};
 use super::elf::Image;
@@ -20,7 +21,7 @@ use lzma_rust2::XzReader;
 use object::{Object, ObjectSection};
 use profinfer_diagnostics::{Code, Diagnostic, did_you_mean};
 use profinfer_probeset::NameTable;
-use profinfer_probeset::path::NamePattern;
+use profinfer_probeset::path::{ByTexts, NamePattern};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
@@ -320,11 +321,15 @@ impl Files {
         matching.collect()
     }
 
-    /// The function that refers to texts; it is called by its address.
-    fn by_texts(&self, file: usize, texts: &[&str]) -> Option<Function> {
+    /// The function that refers to texts, or that is called from there; it is called by its address.
+    fn by_texts(&self, file: usize, by_texts: &ByTexts<'_>) -> Option<Function> {
         let lazy = self.read.get(file)?;
         let pointers = lazy.pointers.get_or_init(|| Pointers::read(&lazy.image));
-        let function = by_texts::find(&lazy.image, pointers, lazy.unwind_ranges(), texts)?;
+        let functions = lazy.unwind_ranges();
+        let mut function = by_texts::find(&lazy.image, pointers, functions, &by_texts.texts)?;
+        if by_texts.is_before_switch {
+            function = dispatch::called_before_switch(&lazy.image, functions, &function)?;
+        }
         let name = format!("+{:#x}", lazy.image.address_of(function.start)?);
         let (file_offset, size) = (function.start, function.end - function.start);
         Some(Function { symbol: name.clone(), name, file_offset, size, captures: Vec::new() })
@@ -549,8 +554,8 @@ impl TargetSymbols for Files {
         if let Some(found) = lazy.found.lock().unwrap_or_else(PoisonError::into_inner).get(&pattern.0) {
             return found.clone();
         }
-        let found = match pattern.texts() {
-            Some(texts) => self.by_texts(file, &texts).into_iter().collect(),
+        let found = match pattern.by_texts() {
+            Some(by_texts) => self.by_texts(file, &by_texts).into_iter().collect(),
             None => self.by_name(file, lazy, pattern),
         };
         let mut patterns = lazy.found.lock().unwrap_or_else(PoisonError::into_inner);

@@ -19,6 +19,7 @@ mod content;
 mod cpus;
 mod debug_file;
 mod declared;
+mod dispatch;
 mod dwarf;
 mod elf;
 mod fake;
@@ -367,8 +368,8 @@ pub trait TargetSymbols: TargetFiles {
     /// Functions of a file whose symbol, or demangled name without parameters, matches; copies that the compiler made
     /// (`.isra.0`) included, several symbols of one address given once. Left out are pieces (`.cold`, `.part.0`) unless
     /// the pattern is the whole symbol, thunks, and functions chosen at run time (`STT_GNU_IFUNC`), whose address is that
-    /// of the choice. Sorted by file offset. An unreadable file has none. Of a pattern of texts, the function that refers
-    /// to them, if it is one.
+    /// of the choice. Sorted by file offset. An unreadable file has none. Of a pattern [by texts](NamePattern::by_texts), the
+    /// function, if it is one.
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function>;
 
     /// Copies of functions that the compiler put into others, whose name matches, from the file's debug information.

@@ -3,7 +3,7 @@
 use profinfer_binary::{TargetFile, TargetFiles, TargetSymbols};
 use profinfer_probeset::path::{AttachPoint, NamePattern, Place};
 use profinfer_probeset::{ExactFile, Module, Probe, Probeset};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -26,7 +26,8 @@ pub(super) enum ModuleFiles {
 }
 
 /// Finds a module: the files that the first fruitful glob matches; else the only file that defines its functions, with all
-/// that must have a site. A library that lacks some is only like the module, which may be mapped later; a program is it.
+/// that must have a site. A library that lacks some is only like the module, which may be mapped later; a program is it. Of
+/// several files, one is it that is another of the engine's modules, too: each has a copy of what engines share.
 pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn TargetSymbols) -> ModuleFiles {
     let given = probeset.modules.get(module);
     if let Some(found) = given.and_then(|module| by_name(module, target)) {
@@ -35,17 +36,41 @@ pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn TargetSymbols
     if given.is_some_and(|module| module.exact.is_some()) {
         return ModuleFiles::NotFound;
     }
+    let candidates = whole(probeset, module, target);
+    match *candidates {
+        [] => ModuleFiles::NotFound,
+        [_] => ModuleFiles::Found(candidates),
+        _ => {
+            let others = others(probeset, module, target);
+            let both: Vec<usize> = candidates.iter().copied().filter(|file| others.contains(file)).collect();
+            if both.len() == 1 { ModuleFiles::Found(both) } else { ModuleFiles::Ambiguous(candidates) }
+        }
+    }
+}
+
+/// The files that define a module's functions, with all that must have a site.
+fn whole(probeset: &Probeset, module: &str, target: &dyn TargetSymbols) -> Vec<usize> {
     let defining = defining(probeset, module, target);
     let is_whole = |file: &usize| lacking(probeset, module, target, *file).is_none();
     let mut candidates: Vec<usize> = defining.iter().copied().filter(is_whole).collect();
     if candidates.is_empty() && defining.contains(&PROGRAM) {
         candidates.push(PROGRAM);
     }
-    match candidates.len() {
-        0 => ModuleFiles::NotFound,
-        1 => ModuleFiles::Found(candidates),
-        _ => ModuleFiles::Ambiguous(candidates),
-    }
+    candidates
+}
+
+/// The files that are one of the engine's other modules, by name or alone with its functions.
+fn others(probeset: &Probeset, module: &str, target: &dyn TargetSymbols) -> BTreeSet<usize> {
+    let engine = probeset.names.engine(module);
+    let is_other = |name: &str| name != module && probeset.names.engine(name) == engine;
+    let others = probeset.modules.iter().filter(|(name, _)| is_other(name));
+    let files = others.flat_map(|(name, other)| {
+        by_name(other, target).unwrap_or_else(|| {
+            let candidates = if other.exact.is_some() { Vec::new() } else { whole(probeset, name, target) };
+            if candidates.len() == 1 { candidates } else { Vec::new() }
+        })
+    });
+    files.collect()
 }
 
 /// The files that define any function of a module that attach points name.

@@ -570,7 +570,7 @@ impl<'a> Placer<'a> {
 
     /// A function with a name near the one that is not there.
     fn like(&self, pattern: &NamePattern, files: &[usize]) -> Option<String> {
-        if pattern.is_glob() || pattern.texts().is_some() || pattern.0.len() < 4 {
+        if pattern.is_glob() || pattern.by_texts().is_some() || pattern.0.len() < 4 {
             return None;
         }
         let start: String = pattern.0.chars().take(pattern.0.chars().count() / 2).collect();

@@ -36,17 +36,33 @@ pub(crate) fn references(bytes: &[u8], start: u64, targets: &HashMap<u64, u64>) 
     found
 }
 
-/// `b`, `bl`, `b.cond`, `cbz`, `cbnz`, `tbz` and `tbnz`.
+/// How an instruction with a place to go to goes there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Branch {
+    Call,
+    Jump,
+    Conditional,
+}
+
+/// Where `b`, `bl`, `b.cond`, `cbz`, `cbnz`, `tbz` and `tbnz` at a place lead.
+pub(crate) fn branch(word: u32, here: u64) -> Option<(u64, Branch)> {
+    let (distance, kind) = match word >> 24 {
+        _ if word >> 26 == 0x25 => (signed(word, 0, 26), Branch::Call),
+        _ if word >> 26 == 5 => (signed(word, 0, 26), Branch::Jump),
+        0x54 | 0x34 | 0x35 | 0xb4 | 0xb5 => (signed(word, 5, 19), Branch::Conditional),
+        0x36 | 0x37 | 0xb6 | 0xb7 => (signed(word, 5, 14), Branch::Conditional),
+        _ => return None,
+    };
+    Some((here.wrapping_add_signed(4 * distance), kind))
+}
+
+/// All of these, from where to where, and whether each is a call.
 pub(crate) fn branches(bytes: &[u8], start: u64, each: &mut dyn FnMut(u64, u64, bool)) {
     for (at, word) in words(bytes).enumerate() {
-        let distance = match word >> 24 {
-            _ if word >> 26 & 0x1f == 5 => signed(word, 0, 26),
-            0x54 | 0x34 | 0x35 | 0xb4 | 0xb5 => signed(word, 5, 19),
-            0x36 | 0x37 | 0xb6 | 0xb7 => signed(word, 5, 14),
-            _ => continue,
-        };
         let here = start.wrapping_add(4 * at as u64);
-        each(here, here.wrapping_add_signed(4 * distance), word >> 26 == 0x25);
+        if let Some((to, kind)) = branch(word, here) {
+            each(here, to, kind == Branch::Call);
+        }
     }
 }
 

@@ -313,3 +313,25 @@ probes: { step: { at: 'toy:run(vec v, i32 n) until [step]', role: step, fields: 
     assert_eq!(value(&placement, "argument_1") >> 8 & 0xff, 5);
     assert_eq!(placement.sites[0].site.function_offset, 0);
 }
+
+/// Two libraries have a copy of the functions that engines share: the engine's is the one with its other module.
+#[test]
+fn of_several_files_with_a_module_s_functions_the_engine_s_other_module_is_it() {
+    let probes = "probes:\n  run: { at: toy:run, role: region }\n  step: { at: two:step, role: step }";
+    let both = || {
+        let first = FakeTarget::new(Arch::X86_64).file("first.so").function("run", 0x1000, CODE);
+        first.file("second.so").function("run", 0x2000, CODE)
+    };
+    let places = |target: &FakeTarget| {
+        let (placement, problems) = placed(probes, target);
+        let sites: Vec<u64> = placement.sites.iter().map(|site| site.site.file_offset).collect();
+        (sites, problems.0.iter().any(|problem| problem.code == Code::ModuleAmbiguous))
+    };
+    // By the functions of the other, and by its name.
+    assert_eq!(places(&both().function("step", 0x3000, CODE)), (vec![0x2000, 0x3000], false));
+    let named = FakeTarget::new(Arch::X86_64).file("libtwo.so").function("run", 0x1000, CODE);
+    let named = named.function("step", 0x3000, CODE).file("second.so").function("run", 0x2000, CODE);
+    assert_eq!(places(&named), (vec![0x1000, 0x3000], false));
+    // In a third file it tells nothing.
+    assert_eq!(places(&both().file("third.so").function("step", 0x3000, CODE)), (vec![0x3000], true));
+}

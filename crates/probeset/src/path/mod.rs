@@ -24,7 +24,7 @@ pub use budget::Budget;
 pub use check::{Definitions, Scope, check, check_within};
 pub use checked::{Base, Checked, ClassPart, Count, Held, InMap, Key, Memory, Node, Part, Term};
 pub use classes::check_elements;
-pub use name_pattern::NamePattern;
+pub use name_pattern::{ByTexts, NamePattern};
 pub use numbers::fixed_size;
 pub use parse::{parse_attach, parse_expr, parse_field, parse_type};
 pub use value::{Environment, Formula, Value};

@@ -2,9 +2,20 @@
 
 /// A symbol name in which `*` stands for any text, `?` for one character and `{a*,b}` for one of several patterns; each
 /// `*` outside of braces and each `{}` is captured as `match[n]`, from 1. Of `operator*`, and of the braces of a lambda,
-/// the characters are the name's. `refers_to("…", "…")` stands for the function that refers to these texts instead.
+/// the characters are the name's. `refers_to("…", "…")` and `before_switch("…", "…")` stand for functions [by
+/// texts](ByTexts) instead.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NamePattern(pub String);
+
+/// A function by the texts that a function refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByTexts<'a> {
+    /// Whole, or up to a `*`.
+    pub texts: Vec<&'a str>,
+    /// The function is not the one that refers to them: it is called last before the largest switch there, or in functions
+    /// called from there.
+    pub is_before_switch: bool,
+}
 
 /// What a pattern consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +39,18 @@ impl NamePattern {
 
     /// Whether it has wildcards: functions that it is not meant for may match it.
     pub fn has_wildcards(&self) -> bool {
-        self.texts().is_none() && self.0.contains(['*', '?'])
+        self.by_texts().is_none() && self.0.contains(['*', '?'])
     }
 
-    /// The texts of `refers_to("…", "…")`.
-    pub fn texts(&self) -> Option<Vec<&str>> {
-        let texts = self.0.strip_prefix("refers_to(\"")?.strip_suffix("\")")?;
-        Some(texts.split('"').step_by(2).collect())
+    /// What `refers_to("…", "…")` and `before_switch("…", "…")` stand for.
+    pub fn by_texts(&self) -> Option<ByTexts<'_>> {
+        let (form, texts) = self.0.strip_suffix("\")")?.split_once("(\"")?;
+        let is_before_switch = match form {
+            "refers_to" => false,
+            "before_switch" => true,
+            _ => return None,
+        };
+        Some(ByTexts { texts: texts.split('"').step_by(2).collect(), is_before_switch })
     }
 
     /// How many captures it has.
@@ -81,7 +97,7 @@ impl NamePattern {
     }
 
     fn pieces(&self) -> Vec<Piece> {
-        if self.texts().is_some() {
+        if self.by_texts().is_some() {
             return self.0.chars().map(Piece::Literal).collect();
         }
         let (mut pieces, mut in_braces, mut lambda_until) = (Vec::new(), false, 0);
@@ -193,11 +209,14 @@ mod tests {
 
     #[test]
     fn texts_are_no_name() {
-        let pattern = NamePattern(r#"refers_to("decode", "%s: failed (%d)*", "{a,b}")"#.to_owned());
-        assert_eq!(pattern.texts(), Some(vec!["decode", "%s: failed (%d)*", "{a,b}"]));
-        assert!(!pattern.is_glob() && !pattern.has_wildcards() && pattern.captures() == 0);
-        for name in ["refers_to", "refers_to(int)", "refers_to(char const*)", "T::refers_to"] {
-            assert_eq!(NamePattern(name.to_owned()).texts(), None);
+        for (form, is_before_switch) in [("refers_to", false), ("before_switch", true)] {
+            let pattern = NamePattern(format!(r#"{form}("decode", "%s: failed (%d)*", "{{a,b}}")"#));
+            let texts = vec!["decode", "%s: failed (%d)*", "{a,b}"];
+            assert_eq!(pattern.by_texts(), Some(ByTexts { texts, is_before_switch }));
+            assert!(!pattern.is_glob() && !pattern.has_wildcards() && pattern.captures() == 0);
+        }
+        for name in ["refers_to", "refers_to(int)", "refers_to(char const*)", "T::refers_to", "before_switch(int)"] {
+            assert_eq!(NamePattern(name.to_owned()).by_texts(), None);
         }
     }
 
