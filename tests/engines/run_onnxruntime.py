@@ -76,8 +76,13 @@ def write_down(folder: str, version: str, profile: str) -> None:
     """What the engine wrote of its run, in short: each node's computation in microseconds since it began to look."""
     with open(profile, encoding="utf-8") as file:
         events = json.load(file)
+    def shape(event: dict) -> list | None:
+        """Of the first result: `[{"float": [64, 256]}]`."""
+        results = event["args"].get("output_type_shape") or [{}]
+        return next(iter(results[0].values()), None)
+
     kernels = [
-        {"name": event["name"].removesuffix("_kernel_time"), "op": event["args"]["op_name"],
+        {"name": event["name"].removesuffix("_kernel_time"), "op": event["args"]["op_name"], "shape": shape(event),
          "start": event["ts"], "us": event["dur"]}
         for event in events if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")
     ]
