@@ -45,6 +45,7 @@ mod process;
 #[path = "../receiver/mod.rs"]
 mod receiver;
 mod recording;
+mod releases;
 mod requests;
 mod samples;
 mod statistics;
