@@ -154,6 +154,10 @@ impl Run {
         serde_json::from_str(&self.text(&["--json"])).unwrap()
     }
 
+    pub(crate) fn verdict(&self) -> String {
+        self.report()["completeness"]["verdict"].as_str().unwrap().to_owned()
+    }
+
     fn assert_nothing_lost(&self) {
         let completeness = &self.report()["completeness"];
         assert_eq!(completeness["lost"].as_array().map(Vec::len), Some(0), "{completeness:#}");

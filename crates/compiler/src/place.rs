@@ -566,7 +566,7 @@ impl<'a> Placer<'a> {
     fn function_not_found(&self, pattern: &NamePattern, files: &[usize], program: &Program) -> Diagnostic {
         let names: Vec<&str> =
             files.iter().filter_map(|f| self.target.files().get(*f)).map(|f| f.name.as_str()).collect();
-        let message = format!("no function `{pattern}` in {}", names.join(", "));
+        let message = format!("no function `{}` in {}", pattern.in_short(), names.join(", "));
         let problem = Diagnostic::error(Code::FunctionNotFound, message).at(&program.span);
         match self.like(pattern, files) {
             Some(hint) => problem.hint(hint),

@@ -4,11 +4,10 @@
 use super::faults::Faults;
 use super::statistics::{IncompleteStep, Statistics};
 use crate::catalogue::MAX_KINDS;
+use crate::ids::Phase;
 use crate::numbers::{counted, group_digits};
 use crate::step::Findings;
-use profinfer_schema::Role;
-use profinfer_schema::{LeftOut, LeftOutKind, LossKind};
-
+use profinfer_schema::{LeftOut, LeftOutKind, LossKind, Role};
 use profinfer_trace::Meta;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +92,7 @@ impl Completeness {
         }
         let missing = judged.what_is_missing(meta, findings);
         judged.complete = missing.is_empty();
-        let found = if findings.recurring > 0 { " by recurring operators" } else { "" };
+        let found = by_recurring_operators(findings, statistics);
         let steps = match findings.operator_spans {
             // Without a probe of steps, none is missing: what was recorded does not recur.
             operators if steps == 0 && operators > 0 && !meta.schema.has_role(Role::Step) => {
@@ -242,6 +241,24 @@ impl Lost {
             }
         }
     }
+}
+
+/// How steps were found, if by operators that recur; with those that do not, such as an encoder's, if they matter.
+fn by_recurring_operators(findings: &Findings, statistics: &Statistics) -> String {
+    /// Of the operators' work, a part that is left out without a word.
+    const NEGLIGIBLE: f64 = 0.05;
+    if findings.recurring == 0 {
+        return String::new();
+    }
+    let work = |outside: bool| -> u64 {
+        let of = statistics.operators().filter(|(.., phase, _)| !outside || *phase == Phase::Outside);
+        of.map(|(.., totals)| totals.work).fold(0, u64::saturating_add)
+    };
+    let outside = work(true) as f64 / work(false).max(1) as f64;
+    if outside < NEGLIGIBLE {
+        return " by recurring operators".to_owned();
+    }
+    format!(" by recurring operators ({:.0} % of the operators' work is outside of them)", 100.0 * outside)
 }
 
 fn notes(findings: &Findings, statistics: &Statistics) -> Vec<String> {

@@ -86,8 +86,8 @@ impl Copies {
     /// Why an alternative that has nothing but copies is not taken.
     pub(crate) fn not_taken(&self, pattern: &NamePattern, program: &Program) -> Diagnostic {
         let refused: Vec<&Refused> = self.refused.iter().collect();
-        let message =
-            format!("`{pattern}` was inlined into {}, and is not probed there: {}", into(&refused), why(&refused));
+        let (pattern, into, why) = (pattern.in_short(), into(&refused), why(&refused));
+        let message = format!("`{pattern}` was inlined into {into}, and is not probed there: {why}");
         Diagnostic::error(Code::InlinedCopies, message).at(&program.span).hint(match program.kind {
             ProgramKind::Span => "add the same function with `until …` to the list under `at:`, which needs no return",
             _ => "add a function that is called from it, or calls it, to the list under `at:`",
@@ -105,16 +105,14 @@ impl Copies {
             1 => "a copy".to_owned(),
             count => format!("{count} copies"),
         };
-        let message = format!(
-            "calls of `{pattern}` are missed: {copies} of it in {} cannot be probed: {}",
-            into(&refused),
-            why(&refused)
-        );
+        let (pattern, into, why) = (pattern.in_short(), into(&refused), why(&refused));
+        let message = format!("calls of `{pattern}` are missed: {copies} of it in {into} cannot be probed: {why}");
         Some(Diagnostic::warning(Code::InlinedCopies, message).at(&program.span))
     }
 
     /// That calls will be missed because there are more copies than were searched for.
     pub(crate) fn too_many(&self, pattern: &NamePattern, program: &Program) -> Option<Diagnostic> {
+        let pattern = pattern.in_short();
         let message = format!("calls of `{pattern}` are missed: it was inlined more than {MOST_COPIES} times");
         let problem = Diagnostic::warning(Code::InlinedCopies, message).at(&program.span);
         self.is_cut.then(|| problem.hint("make the pattern narrower, or probe a function that calls it"))
@@ -123,6 +121,7 @@ impl Copies {
     /// That parameters have other names in the target, which matters only if they are others.
     pub(crate) fn other_names(&self, pattern: &NamePattern, program: &Program) -> Option<Diagnostic> {
         let (theirs, ours) = self.renamed.first()?;
+        let pattern = pattern.in_short();
         let message = format!("the parameter `{ours}` of `{pattern}` is called `{theirs}` in the debug information");
         Some(Diagnostic::note(Code::InlinedCopies, message).at(&program.span))
     }

@@ -53,6 +53,22 @@ impl NamePattern {
         Some(ByTexts { texts: texts.split('"').step_by(2).collect(), is_before_switch })
     }
 
+    /// As a message has it: of a choice of many, the first two. The line of the probeset has them all.
+    pub fn in_short(&self) -> String {
+        const MOST: usize = 4;
+        let mut short = String::new();
+        for part in self.0.split_inclusive('}') {
+            let choice = part.rsplit_once('{').map(|(before, choice)| (before, choice.split(',').collect::<Vec<_>>()));
+            match choice {
+                Some((before, choice)) if part.ends_with('}') && choice.len() > MOST => {
+                    short += &format!("{before}{{{},{},…}}", choice[0], choice[1]);
+                }
+                _ => short += part,
+            }
+        }
+        short
+    }
+
     /// How many captures it has.
     pub fn captures(&self) -> usize {
         let is_capture = |piece: &&Piece| matches!(piece, Piece::Any { captured: true } | Piece::Begin);
@@ -218,6 +234,15 @@ mod tests {
         for name in ["refers_to", "refers_to(int)", "refers_to(char const*)", "T::refers_to", "before_switch(int)"] {
             assert_eq!(NamePattern(name.to_owned()).by_texts(), None);
         }
+    }
+
+    #[test]
+    fn a_choice_of_many_is_short_in_messages() {
+        let short = |pattern: &str| NamePattern(pattern.to_owned()).in_short();
+        assert_eq!(short("ns::{a,b,c,d}::run"), "ns::{a,b,c,d}::run");
+        assert_eq!(short("ns::{a*,b,c,d,e}::{f,g,h,i,j}_run"), "ns::{a*,b,…}::{f,g,…}_run");
+        assert_eq!(short("run{"), "run{");
+        assert_eq!(short("a}b,c,d,e,f"), "a}b,c,d,e,f");
     }
 
     #[test]
