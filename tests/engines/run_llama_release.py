@@ -1,26 +1,17 @@
 #!/usr/bin/env python3
 """Runs a model on any release of a package that contains llama.cpp, in this process: the same prompt and some tokens.
 
-run_llama_release.py PACKAGE MODEL TOKENS [FILE]
+run_llama_release.py PACKAGE MODEL TOKENS
 
 PACKAGE is xllamacpp, cyllama, gpt4all or ctransformers. Options that a release does not have are left out. Unlike
-run_xllamacpp.py it does not care how many steps the engine makes of it. With FILE, gpt4all makes that file when the
-model is loaded, and goes on when it is gone.
+run_xllamacpp.py it does not care how many steps the engine makes of it.
 """
 
 import os
 import sys
-import time
 
 PROMPT = [259 + 37 * i % 200 for i in range(8)]
 TEXT = "ba de ka lo"
-
-
-def wait() -> None:
-    for name in sys.argv[4:]:
-        open(name, "x").close()
-        while os.path.exists(name):
-            time.sleep(0.05)
 
 
 def xllamacpp(model: str, tokens: int) -> None:
@@ -81,7 +72,6 @@ def gpt4all(model: str, tokens: int) -> None:
 
     folder, name = os.path.split(model)
     loaded = GPT4All(name, model_path=folder, allow_download=False, device="cpu", n_threads=1, n_ctx=512, verbose=False)
-    wait()
     loaded.generate(TEXT, max_tokens=tokens, temp=0, n_batch=8)
 
 

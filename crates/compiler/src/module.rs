@@ -21,13 +21,11 @@ pub(super) enum ModuleFiles {
     Found(Vec<usize>),
     /// No file matches, none defines its functions.
     NotFound,
-    /// No file matches, and several define its functions.
-    Ambiguous(Vec<usize>),
 }
 
-/// Finds a module: the files that the first fruitful glob matches; else the only file that defines its functions, with all
-/// that must have a site. A library that lacks some is only like the module, which may be mapped later; a program is it. Of
-/// several files, one is it that is another of the engine's modules, too: each has a copy of what engines share.
+/// Finds a module: the files that the first fruitful glob matches; else those that define its functions, with all that
+/// must have a site. A library that lacks some is only like the module, which may be mapped later; a program is it. Of
+/// several files, one is it that is another of the engine's modules, too: each engine has a copy of what they share.
 pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn TargetSymbols) -> ModuleFiles {
     let given = probeset.modules.get(module);
     if let Some(found) = given.and_then(|module| by_name(module, target)) {
@@ -43,7 +41,7 @@ pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn TargetSymbols
         _ => {
             let others = others(probeset, module, target);
             let both: Vec<usize> = candidates.iter().copied().filter(|file| others.contains(file)).collect();
-            if both.len() == 1 { ModuleFiles::Found(both) } else { ModuleFiles::Ambiguous(candidates) }
+            ModuleFiles::Found(if both.len() == 1 { both } else { candidates })
         }
     }
 }

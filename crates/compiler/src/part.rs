@@ -63,7 +63,7 @@ fn of_two_values(whole: &Placement) -> Option<Diagnostic> {
     let (symbol, _) = { all }.find(|(symbol, value)| values.entry(symbol).or_insert(*value) != value)?;
     let message = format!("the engines differ in what `{symbol}` is for all of them");
     let hint = "record them one at a time: they are built with different C++ libraries";
-    Some(Diagnostic::error(Code::ModuleAmbiguous, message).hint(hint))
+    Some(Diagnostic::error(Code::EnginesConflict, message).hint(hint))
 }
 
 /// Two probesets are of the same engine where they take the same instruction for a step.
@@ -76,7 +76,7 @@ fn claimed_twice(probeset: &Probeset, whole: &Placement) -> Option<Diagnostic> {
             let first = *steps.entry((site.module, site.file_offset)).or_insert(part);
             if first.key != part.key {
                 let message = format!("`{}` is a step of {} and of {}", site.function, first.engine, part.engine);
-                return Some(Diagnostic::error(Code::ModuleAmbiguous, message).hint(format!(
+                return Some(Diagnostic::error(Code::EnginesConflict, message).hint(format!(
                     "name one of the probesets: {} or {}",
                     shown_name(&first.file),
                     shown_name(&part.file)
@@ -309,7 +309,7 @@ probes:
         let both = combine(vec![load("one.yaml"), load("other.yaml")]).unwrap();
         let plan = plan(&both, &Selection::default(), Arch::X86_64).unwrap().0;
         let problems = outcome(&plan, &both, &target).unwrap_err();
-        assert_eq!(problems.0[0].code, Code::ModuleAmbiguous);
+        assert_eq!(problems.0[0].code, Code::EnginesConflict);
         assert!(problems.0[0].hint.as_deref().unwrap().contains("other.yaml"), "{problems:?}");
     }
 

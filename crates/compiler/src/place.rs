@@ -163,10 +163,6 @@ impl<'a> Placer<'a> {
         let files = match files {
             ModuleFiles::Found(files) => files,
             ModuleFiles::NotFound => return Err(self.module_not_found(module, program)),
-            ModuleFiles::Ambiguous(files) => {
-                let problem = self.module_ambiguous(module, &files, program);
-                return Err(self.refuse(problem));
-            }
         };
         let files = self.without_files_of_others(program, files)?;
         if let Place::Usdt { provider, name, .. } = &program.place {
@@ -252,9 +248,8 @@ impl<'a> Placer<'a> {
     /// Leaves out the files that are other probes'.
     fn without_files_of_others(&self, program: &Program, files: Vec<usize>) -> Result<Vec<usize>, Diagnostic> {
         let Some(root) = self.root(program).filter(|root| !root.unless.is_empty()) else { return Ok(files) };
-        // Also a function of another module: which file a module is may be found by what it has.
-        let others = self.functions_at(self.places_of(&root.unless), &files);
-        let others: BTreeSet<usize> = others.into_iter().map(|(file, _)| file).collect();
+        let others: BTreeSet<usize> =
+            self.functions_of(&root.unless, program, &files).into_iter().map(|(file, _)| file).collect();
         let (without, with): (Vec<usize>, Vec<usize>) = files.into_iter().partition(|file| !others.contains(file));
         if without.is_empty() && !with.is_empty() {
             let names: Vec<&str> = root.unless.iter().map(|name| name.value.as_str()).collect();
@@ -270,14 +265,13 @@ impl<'a> Placer<'a> {
 
     /// Where the probes are that a program's probe leaves functions to.
     fn functions_of_others(&self, program: &Program, files: &[usize]) -> BTreeSet<(usize, u64)> {
-        let except = self.root(program).map_or(&[][..], |root| &root.except);
-        self.functions_at(self.places_in_module(except, program), files)
+        self.root(program).map(|root| self.functions_of(&root.except, program, files)).unwrap_or_default()
     }
 
     /// The copies, by file, of functions that a program's probe leaves to others.
     fn copies_of_others(&self, program: &Program, files: &[usize]) -> Vec<(usize, InlinedCopy)> {
         let except = self.root(program).map_or(&[][..], |root| &root.except);
-        let patterns = self.places_in_module(except, program).filter_map(|place| match place {
+        let patterns = self.places_of(except, program).filter_map(|place| match place {
             Place::Function { pattern, .. } => Some(pattern),
             _ => None,
         });
@@ -287,24 +281,19 @@ impl<'a> Placer<'a> {
         patterns.flat_map(|pattern| files.iter().map(move |file| (pattern, *file))).flat_map(in_file).collect()
     }
 
-    /// Where probes are.
-    fn places_of<'s>(&'s self, names: &'s [Spanned<String>]) -> impl Iterator<Item = &'a Place> + use<'s, 'a> {
-        let probes = names.iter().filter_map(|name| self.probeset.probes.get(&name.value));
-        probes.flat_map(|probe| &probe.at).map(|at| &at.place)
-    }
-
     /// Where probes are in the module of a program.
-    fn places_in_module<'s>(
+    fn places_of<'s>(
         &'s self,
         names: &'s [Spanned<String>],
         program: &'s Program,
     ) -> impl Iterator<Item = &'a Place> + use<'s, 'a> {
-        let is_in_module = |place: &&Place| place.module().map(|module| module.value.as_str()) == program.module();
-        self.places_of(names).filter(is_in_module)
+        let others = names.iter().filter_map(|name| self.probeset.probes.get(&name.value));
+        let places = others.flat_map(|other| &other.at).map(|at| &at.place);
+        places.filter(|place| place.module().map(|module| module.value.as_str()) == program.module())
     }
 
-    /// The functions, by file and place, of some places in files.
-    fn functions_at(&self, places: impl Iterator<Item = &'a Place>, files: &[usize]) -> BTreeSet<(usize, u64)> {
+    /// The functions, by file and place, of probes in files of a program's module.
+    fn functions_of(&self, names: &[Spanned<String>], program: &Program, files: &[usize]) -> BTreeSet<(usize, u64)> {
         let of_file = |(place, file): (&Place, usize)| {
             let functions = match place {
                 Place::Function { pattern, .. } => self.target.functions(file, pattern),
@@ -316,6 +305,7 @@ impl<'a> Placer<'a> {
             };
             functions.into_iter().map(move |function| (file, function.file_offset))
         };
+        let places = self.places_of(names, program);
         places.flat_map(|place| files.iter().map(move |file| (place, *file))).flat_map(of_file).collect()
     }
 
@@ -550,17 +540,6 @@ impl<'a> Placer<'a> {
         let notes =
             named.map(|(file, probe)| format!("{file} has functions of it, but none of probe `{}`", probe.name.value));
         notes.take(MOST_LIKE_A_MODULE).collect()
-    }
-
-    fn module_ambiguous(&self, module: &str, files: &[usize], program: &Program) -> Diagnostic {
-        let message = format!("{} files define the functions of module `{module}`", files.len());
-        let problem = Diagnostic::error(Code::ModuleAmbiguous, message)
-            .at(&program.span)
-            .hint("name the one that is meant under `modules:`");
-        files
-            .iter()
-            .filter_map(|f| self.target.files().get(*f))
-            .fold(problem, |problem, file| problem.with_note(file.path.display().to_string()))
     }
 
     fn function_not_found(&self, pattern: &NamePattern, files: &[usize], program: &Program) -> Diagnostic {

@@ -47,7 +47,6 @@ fn modules(plan: &ProbePlan, probeset: &Probeset, target: &dyn TargetSymbols) ->
         let (kind, files) = match find(probeset, name, target) {
             ModuleFiles::Found(files) => ("found", files),
             ModuleFiles::NotFound => ("not found", Vec::new()),
-            ModuleFiles::Ambiguous(files) => ("ambiguous", files),
         };
         (kind, files.iter().filter_map(|file| target.files().get(*file).cloned()).collect())
     };

@@ -98,7 +98,7 @@ codes! {
     /// No mapped file is this module.
     ModuleNotFound = "T003", Input;
     /// Two files could be this module.
-    ModuleAmbiguous = "T004", Input;
+    EnginesConflict = "T004", Input;
     /// No function of that name in the module.
     FunctionNotFound = "T005", Input;
     /// An attach point means more places than may be probed.

@@ -5,7 +5,7 @@ use crate::references::arm64::{Branch, bits, branch, words};
 
 /// The instructions of a function.
 pub(super) fn code(bytes: &[u8], start: u64) -> Code {
-    let places = (start..).step_by(4);
+    let places = (0..).map(|number: u64| start.wrapping_add(4 * number));
     places.zip(words(bytes)).map(|(here, word)| (here, flow(word, here))).collect()
 }
 

@@ -64,11 +64,11 @@ pub(crate) fn called_before_switch(image: &Image, functions: &[Range<u64>], from
 /// The code of a function and of those that it calls, by their first bytes.
 fn reached(image: &Image, functions: &[Range<u64>], from: &Range<u64>) -> BTreeMap<u64, Code> {
     let mut codes = BTreeMap::new();
-    let (mut level, mut bytes) = (vec![from], 0);
+    let (mut level, mut bytes) = (vec![from], 0_u64);
     for _ in 0..=CALLS {
         let mut next = Vec::new();
         for function in level {
-            bytes += function.end - function.start;
+            bytes = bytes.saturating_add(function.end.saturating_sub(function.start));
             if codes.contains_key(&function.start) || codes.len() >= MAX_FUNCTIONS || bytes > MAX_BYTES {
                 continue;
             }

@@ -1,10 +1,12 @@
 //! Dispatchers of compiled libraries: what is called before the switch of a stripped file is where the same file has a symbol
 //! for it.
 
+use super::{AFTER_CALL, arm64, cases, distance, x86};
 use crate::TargetSymbols;
 use crate::files::Files;
 use crate::tests::compile;
 use profinfer_probeset::path::NamePattern;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -106,5 +108,16 @@ fn a_function_is_found_by_the_switch_that_it_is_called_before() {
     }
     for options in ["-O0", "-O2", "-Os"] {
         compare("clang", &["--target=aarch64-linux-gnu", "-fuse-ld=lld", "-fasynchronous-unwind-tables", options]);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_code_is_read(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..400), at in proptest::num::u64::ANY) {
+        for code in [x86::code(&bytes, at), arm64::code(&bytes, at)] {
+            let jumps: BTreeSet<usize> = (0..code.len()).filter(|jump| cases(&code, *jump).is_some() || jump % 7 == 0).collect();
+            let found: Vec<Option<usize>> = (0..code.len()).map(|call| distance(&code, call, &jumps)).collect();
+            assert!(found.iter().flatten().all(|steps| *steps < AFTER_CALL));
+        }
     }
 }
