@@ -124,9 +124,14 @@ fn requests_of_node_llama_cpp_are_its_clients() {
             let row = row.unwrap_or_else(|| panic!("{clock}: {ours:#?}"));
             assert_eq!(row["output_tokens"], clock["predicted_n"], "{row:#}");
             let ns = |key: &str| clock[key].as_f64().unwrap() * 1e6;
-            assert!(near(&row["decode_ns"], ns("predicted_ms")), "{clients} clients: {row:#} {clock}");
-            let late = ns("prompt_ms") - row["prefill_ns"].as_f64().unwrap();
-            assert!((-1e6..25e6).contains(&late), "{clients} clients: {row:#} {clock}");
+            // The client gets the first token, and the last one, when its thread has the time.
+            let (prefill, decode) = (row["prefill_ns"].as_f64().unwrap(), row["decode_ns"].as_f64().unwrap());
+            let first_late = ns("prompt_ms") - prefill;
+            let last_late = first_late + ns("predicted_ms") - decode;
+            for late in [first_late, last_late] {
+                assert!((-1e6..25e6).contains(&late), "{clients} clients: {row:#} {clock}");
+            }
+            assert!(clients > 1 || near(&row["decode_ns"], ns("predicted_ms")), "{row:#} {clock}");
         }
     }
 }
