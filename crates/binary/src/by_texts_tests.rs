@@ -1,11 +1,6 @@
 //! Functions of compiled libraries by their texts: those of a stripped file are where the same file has symbols for them.
 
-use crate::TargetSymbols;
-use crate::files::Files;
-use crate::tests::compile;
-use profinfer_probeset::path::NamePattern;
-use std::path::Path;
-use std::process::Command;
+use crate::tests::{compile, offsets, stripped};
 
 /// A function with messages of its own, one whose message stands in a seldom executed part, one without a message of its
 /// own, and texts that several refer to.
@@ -53,27 +48,20 @@ const DECODE: &str = r#"refers_to("decode", "%s: failed to decode, status*")"#;
 const ENCODE: &str = r#"refers_to("encode", "%s: failed to encode, status = %d")"#;
 const COMPUTE: &str = r#"refers_to("plan->threads > 0")"#;
 
-fn found(path: &Path, pattern: &str) -> Vec<u64> {
-    let mut files = Files::new(None);
-    files.add(path, "libengine.so").unwrap();
-    files.functions(0, &NamePattern(pattern.to_owned())).iter().map(|function| function.file_offset).collect()
-}
-
 const SHARED: [&str; 2] = ["-shared", "-fPIC"];
 /// A program that is at one place in memory, and has addresses in its code.
 const FIXED: [&str; 5] = ["-static", "-fno-pie", "-no-pie", "-Wl,-e,run", "-Wl,--unresolved-symbols=ignore-all"];
 
 fn compare(compiler: &str, kind: &[&str], options: &[&str]) {
     let all: Vec<&str> = ["-nostdlib"].iter().chain(kind).chain(options).copied().collect();
-    let (folder, path) = compile(compiler, "libengine.so", SOURCE, &all);
-    let stripped = folder.path().join("stripped.so");
-    assert!(Command::new("llvm-strip").arg("-o").arg(&stripped).arg(&path).status().unwrap().success());
+    let (_folder, path) = compile(compiler, "libengine.so", SOURCE, &all);
+    let stripped = stripped(&path);
     for (name, texts) in [("decode", DECODE), ("encode", ENCODE), ("compute", COMPUTE)] {
-        let by_name = found(&path, name);
+        let by_name = offsets(&path, name);
         assert_eq!(by_name.len(), 1, "{compiler} {options:?}: {name}");
-        assert_eq!(found(&stripped, name), Vec::<u64>::new());
-        assert_eq!(found(&stripped, texts), by_name, "{compiler} {options:?}: {name}");
-        assert_eq!(found(&path, texts), by_name, "with symbols, {compiler} {options:?}: {name}");
+        assert_eq!(offsets(&stripped, name), Vec::<u64>::new());
+        assert_eq!(offsets(&stripped, texts), by_name, "{compiler} {options:?}: {name}");
+        assert_eq!(offsets(&path, texts), by_name, "with symbols, {compiler} {options:?}: {name}");
     }
     for none in [
         r#"refers_to("plan")"#,
@@ -82,7 +70,7 @@ fn compare(compiler: &str, kind: &[&str], options: &[&str]) {
         r#"refers_to("%s: failed to decode")"#,
         r#"refers_to("*")"#,
     ] {
-        assert_eq!(found(&stripped, none), Vec::<u64>::new(), "{compiler} {options:?}: {none}");
+        assert_eq!(offsets(&stripped, none), Vec::<u64>::new(), "{compiler} {options:?}: {none}");
     }
 }
 

@@ -30,6 +30,20 @@ pub(super) fn compile_in(folder: &Path, compiler: &str, name: &str, source: &str
     path
 }
 
+/// A copy without symbols, beside a file of any architecture.
+pub(super) fn stripped(path: &Path) -> PathBuf {
+    let copy = path.with_file_name("stripped.so");
+    assert!(Command::new("llvm-strip").arg("-o").arg(&copy).arg(path).status().unwrap().success());
+    copy
+}
+
+/// Where a pattern's functions are in a file.
+pub(super) fn offsets(path: &Path, pattern: &str) -> Vec<u64> {
+    let mut files = Files::new(None);
+    files.add(path, "libengine.so").unwrap();
+    files.functions(0, &NamePattern(pattern.to_owned())).iter().map(|function| function.file_offset).collect()
+}
+
 pub(super) fn library(compiler: &str, source: &str, options: &[&str]) -> (TempDir, Files) {
     let all: Vec<&str> =
         ["-shared", "-fPIC", "-nostdlib", "-Wl,--build-id=sha1"].iter().chain(options).copied().collect();

@@ -14,36 +14,27 @@ const PROGRAM: usize = 0;
 /// Globs whose compiled form is stored.
 const MOST_GLOBS: usize = 1024;
 
-/// What a module's name stands for on a target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ModuleFiles {
-    /// These files.
-    Found(Vec<usize>),
-    /// No file matches, none defines its functions.
-    NotFound,
-}
-
 /// Finds a module: the files that the first fruitful glob matches; else those that define its functions, with all that
-/// must have a site. A library that lacks some is only like the module, which may be mapped later; a program is it. Of
-/// several files, one is it that is another of the engine's modules, too: each engine has a copy of what they share.
-pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn TargetSymbols) -> ModuleFiles {
+/// must have a site; none where there is neither. A library that lacks some is only like the module, which may be mapped
+/// later; a program is it. Of several files, one is it that is another of the engine's modules, too: each engine has a copy
+/// of what they share.
+pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn TargetSymbols) -> Vec<usize> {
     let given = probeset.modules.get(module);
     if let Some(found) = given.and_then(|module| by_name(module, target)) {
-        return ModuleFiles::Found(found);
+        return found;
     }
     if given.is_some_and(|module| module.exact.is_some()) {
-        return ModuleFiles::NotFound;
+        return Vec::new();
     }
     let candidates = whole(probeset, module, target);
-    match *candidates {
-        [] => ModuleFiles::NotFound,
-        [_] => ModuleFiles::Found(candidates),
-        _ => {
-            let others = others(probeset, module, target);
-            let both: Vec<usize> = candidates.iter().copied().filter(|file| others.contains(file)).collect();
-            ModuleFiles::Found(if both.len() == 1 { both } else { candidates })
+    if candidates.len() > 1 {
+        let others = others(probeset, module, target);
+        let mut both = candidates.iter().filter(|file| others.contains(file));
+        if let (Some(file), None) = (both.next(), both.next()) {
+            return vec![*file];
         }
     }
+    candidates
 }
 
 /// The files that define a module's functions, with all that must have a site.

@@ -14,7 +14,7 @@ pub(crate) use absent::is_absent_value;
 
 use super::inlined::{Copies, PlacedCopy};
 use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Unplaced};
-use super::module::{ModuleFiles, defining, find, lacking, unreadable};
+use super::module::{defining, find, lacking, unreadable};
 use super::site::Needs;
 use super::unit_layouts::PlacedFunction;
 use needs::Asked;
@@ -89,7 +89,7 @@ struct Placer<'a> {
     probeset: &'a Probeset,
     target: &'a dyn Target,
     engine: Option<EngineId>,
-    modules: IndexMap<String, ModuleFiles>,
+    modules: IndexMap<String, Vec<usize>>,
     placement: Placement,
     /// Files with a site, each as the placement's modules number them.
     files: Vec<usize>,
@@ -160,10 +160,9 @@ impl<'a> Placer<'a> {
             return Err(Diagnostic::error(Code::Bug, "this kind of attach point has no sites").at(&program.span));
         };
         let files = self.module(module).clone();
-        let files = match files {
-            ModuleFiles::Found(files) => files,
-            ModuleFiles::NotFound => return Err(self.module_not_found(module, program)),
-        };
+        if files.is_empty() {
+            return Err(self.module_not_found(module, program));
+        }
         let files = self.without_files_of_others(program, files)?;
         if let Place::Usdt { provider, name, .. } = &program.place {
             return self.static_probe(index, program, &files, (&provider.value, &name.value));
@@ -357,7 +356,8 @@ impl<'a> Placer<'a> {
         problem
     }
 
-    fn module(&mut self, name: &str) -> &ModuleFiles {
+    /// The files that a module is.
+    fn module(&mut self, name: &str) -> &Vec<usize> {
         let (probeset, target) = (self.probeset, self.target);
         self.modules.entry(name.to_owned()).or_insert_with(|| find(probeset, name, target))
     }
@@ -484,9 +484,8 @@ impl<'a> Placer<'a> {
     /// A file that is several modules bears all their names.
     fn name_modules(&mut self) {
         for (number, file) in self.files.iter().enumerate() {
-            let is_here = |files: &ModuleFiles| matches!(files, ModuleFiles::Found(found) if found.contains(file));
-            let mut names: Vec<&str> =
-                self.modules.iter().filter(|(_, files)| is_here(files)).map(|(name, _)| name.as_str()).collect();
+            let of_file = self.modules.iter().filter(|(_, files)| files.contains(file));
+            let mut names: Vec<&str> = of_file.map(|(name, _)| name.as_str()).collect();
             names.sort_unstable();
             self.placement.modules[number].name = names.join(", ");
         }

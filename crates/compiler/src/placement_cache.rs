@@ -1,7 +1,7 @@
 //! Outcomes of placing a plan on a target that grows: a process maps one library after the other, few of which matter.
 
 use super::model::{Placement, ProbePlan, Program};
-use super::module::{ModuleFiles, find};
+use super::module::find;
 use profinfer_binary::{TargetFile, TargetSymbols};
 use profinfer_diagnostics::Diagnostics;
 use profinfer_probeset::Probeset;
@@ -9,7 +9,7 @@ use profinfer_probeset::path::Place;
 use std::cell::RefCell;
 
 /// What an outcome depends on: the files that each module is, and, where bases of classes may be in any file, all files.
-type Modules = (Vec<(&'static str, Vec<TargetFile>)>, Option<Vec<u64>>);
+type Modules = (Vec<Vec<TargetFile>>, Option<Vec<u64>>);
 type Outcome = (Placement, Diagnostics);
 
 /// Outcomes in a cache: processes of one target are alike.
@@ -44,11 +44,8 @@ impl PlacementCache {
 
 fn modules(plan: &ProbePlan, probeset: &Probeset, target: &dyn TargetSymbols) -> Modules {
     let files = |name: &String| {
-        let (kind, files) = match find(probeset, name, target) {
-            ModuleFiles::Found(files) => ("found", files),
-            ModuleFiles::NotFound => ("not found", Vec::new()),
-        };
-        (kind, files.iter().filter_map(|file| target.files().get(*file).cloned()).collect())
+        let files = find(probeset, name, target);
+        files.iter().filter_map(|file| target.files().get(*file).cloned()).collect()
     };
     // Where each module is one file, so are its classes.
     let is_exact = probeset.modules.values().all(|module| module.exact.is_some());

@@ -97,7 +97,7 @@ codes! {
     BadBinary = "T002", Input;
     /// No mapped file is this module.
     ModuleNotFound = "T003", Input;
-    /// Two files could be this module.
+    /// Two engines cannot be recorded together.
     EnginesConflict = "T004", Input;
     /// No function of that name in the module.
     FunctionNotFound = "T005", Input;

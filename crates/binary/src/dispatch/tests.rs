@@ -2,13 +2,8 @@
 //! for it.
 
 use super::{AFTER_CALL, arm64, cases, distance, x86};
-use crate::TargetSymbols;
-use crate::files::Files;
-use crate::tests::compile;
-use profinfer_probeset::path::NamePattern;
+use crate::tests::{compile, offsets, stripped};
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 
 /// `compute` has a text, and calls `thread`, a loop over nodes. A compiler may put `forward` into it: it asks `handled`
 /// first. Another switch, of fewer cases, asks `other`.
@@ -75,28 +70,21 @@ fn source(cases: usize) -> String {
     )
 }
 
-fn found(path: &Path, pattern: &str) -> Vec<u64> {
-    let mut files = Files::new(None);
-    files.add(path, "libengine.so").unwrap();
-    files.functions(0, &NamePattern(pattern.to_owned())).iter().map(|function| function.file_offset).collect()
-}
-
 fn compare(compiler: &str, options: &[&str]) {
     let all: Vec<&str> = ["-nostdlib", "-shared", "-fPIC"].iter().chain(options).copied().collect();
     let pattern = r#"before_switch("plan->threads > 0")"#;
-    let (folder, path) = compile(compiler, "libengine.so", &source(64), &all);
-    let stripped = folder.path().join("stripped.so");
-    assert!(Command::new("llvm-strip").arg("-o").arg(&stripped).arg(&path).status().unwrap().success());
-    let by_name = found(&path, "handled");
+    let (_folder, path) = compile(compiler, "libengine.so", &source(64), &all);
+    let stripped = stripped(&path);
+    let by_name = offsets(&path, "handled");
     assert_eq!(by_name.len(), 1, "{compiler} {options:?}");
-    assert_eq!(found(&stripped, pattern), by_name, "{compiler} {options:?}");
-    assert_eq!(found(&path, pattern), by_name, "with symbols, {compiler} {options:?}");
+    assert_eq!(offsets(&stripped, pattern), by_name, "{compiler} {options:?}");
+    assert_eq!(offsets(&path, pattern), by_name, "with symbols, {compiler} {options:?}");
     for none in [r#"before_switch("no such text")"#, r#"before_switch("plan->threads > 0", "no such operator")"#] {
-        assert_eq!(found(&stripped, none), Vec::<u64>::new(), "{compiler} {options:?}: {none}");
+        assert_eq!(offsets(&stripped, none), Vec::<u64>::new(), "{compiler} {options:?}: {none}");
     }
     // So few cases are compared one after the other.
     let (_folder, path) = compile(compiler, "libengine.so", &source(3), &all);
-    assert_eq!(found(&path, pattern), Vec::<u64>::new(), "{compiler} {options:?}: no table");
+    assert_eq!(offsets(&path, pattern), Vec::<u64>::new(), "{compiler} {options:?}: no table");
 }
 
 #[test]

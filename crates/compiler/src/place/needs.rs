@@ -1,7 +1,7 @@
 //! What a program needs to find unchanged at its site. The calling convention decides it, by the sizes and members of the
 //! structs that are passed by value; these may be described in the files of other probes.
 
-use super::{ModuleFiles, Placer};
+use super::Placer;
 use crate::abi::argument_place;
 use crate::model::{Program, ProgramKind, RelocationKind};
 use crate::relocate::Relocator;
@@ -68,16 +68,9 @@ impl<'a> Placer<'a> {
     pub(super) fn asked(&self) -> Asked {
         let mut files = self.files.clone();
         // Types are described in any file of the modules, not only in those with a site.
-        for (_, module) in &self.modules {
-            if let ModuleFiles::Found(found) = module {
-                files.extend(found.iter().filter(|f| !self.files.contains(f)));
-            }
-        }
+        files.extend(self.modules.values().flatten().filter(|file| !self.files.contains(file)));
         files.dedup();
-        let of_module = |(name, files): (&String, &ModuleFiles)| match files {
-            ModuleFiles::Found(files) => (name.clone(), files.clone()),
-            _ => (name.clone(), Vec::new()),
-        };
-        Asked { files, modules: self.modules.iter().map(of_module).collect() }
+        let modules = self.modules.iter().map(|(name, files)| (name.clone(), files.clone()));
+        Asked { files, modules: modules.collect() }
     }
 }

@@ -1,6 +1,6 @@
 //! The functions in a slot of virtual tables.
 
-use super::{BTreeSet, Code, Diagnostic, Function, ModuleFiles, Place, PlacedSite, Placer, Program, listed};
+use super::{BTreeSet, Code, Diagnostic, Function, Place, PlacedSite, Placer, Program, listed};
 use crate::model::Provenance;
 use profinfer_schema::ValueSource;
 
@@ -70,7 +70,7 @@ impl Placer<'_> {
     /// The slot that a lock file has for a method.
     pub(super) fn chosen_slot(&mut self, program: &Program, slots: &str) -> Option<u32> {
         let Place::Virtual { module, candidates, .. } = &program.place else { return None };
-        let ModuleFiles::Found(files) = self.module(&module.value).clone() else { return None };
+        let files = self.module(&module.value).clone();
         let chosen = files.iter().find_map(|file| self.target.chosen_slot(*file, slots));
         let chosen = chosen.filter(|slot| candidates.iter().any(|slots| slots.first() == Some(slot)))?;
         let (what, source) = (format!("slot of {slots}"), Provenance::Lock.describe().to_owned());
