@@ -52,6 +52,8 @@ const VERSIONS: [&str; 29] = [
 ];
 /// Suffixes of a piece cut out of a function, or of the code that chooses one of its versions.
 const PARTS: [&str; 4] = ["cold", "part", "resolver", "ifunc"];
+/// How symbols of what is within a function begin.
+const WITHIN: &str = "_ZZ";
 /// Mangled code that only leads to a function: thunks, thread-local wrappers.
 const THUNKS: [&str; 5] = ["_ZTh", "_ZTv", "_ZTc", "_ZTW", "_ZTH"];
 
@@ -154,6 +156,9 @@ pub(crate) struct Matcher {
     literals: Vec<String>,
     /// It is compared with names with their parameters.
     with_parameters: bool,
+    /// It has wildcards, and names nothing within a function: they do not reach there. What a compiler makes of a lambda may
+    /// be called for each number of a tensor.
+    is_outermost: bool,
 }
 
 impl Matcher {
@@ -168,6 +173,7 @@ impl Matcher {
             literal: longest(&literals),
             literals,
             with_parameters: parameters_from.is_some(),
+            is_outermost: pattern.has_wildcards() && !pattern.is_within_function(),
         })
     }
 
@@ -185,7 +191,7 @@ impl Matcher {
         if self.regex.is_none() && self.pattern == symbol {
             return Some(Match { name: readable(symbol).1, captures: Vec::new() });
         }
-        if THUNKS.iter().any(|thunk| symbol.starts_with(thunk)) {
+        if THUNKS.iter().any(|thunk| symbol.starts_with(thunk)) || (symbol.starts_with(WITHIN) && self.is_outermost) {
             return None;
         }
         let (kind, name) = readable(symbol);
@@ -357,6 +363,20 @@ mod tests {
         }
         let name = "call<go::{lambda(int, int)#1}>(go::{lambda(int, int)#1})";
         assert_eq!(matches(name, caller), plain(name));
+    }
+
+    /// What a compiler makes of a lambda may be called for each number of a tensor.
+    #[test]
+    fn wildcards_do_not_reach_within_functions() {
+        let (outer, lambda) = ("_ZN2ns10SquareEvalEP1CP1N", "_ZZN2ns10SquareEvalEP1CP1NENUlfE_4_FUNEf");
+        let local = "_ZZN2ns10SquareEvalEP1CP1NEN5Local3runEi";
+        for pattern in ["ns::*Eval*", "ns::*Eval*(C*, N*)", "*Eval*", "ns::{Square,Cube}*"] {
+            assert!(matches(pattern, outer).is_some(), "{pattern}");
+            assert_eq!((matches(pattern, lambda), matches(pattern, local)), (None, None), "{pattern}");
+        }
+        assert!(matches("ns::SquareEval(C*, N*)::Local::*(int)", local).is_some());
+        assert!(matches("ns::*::{lambda(float)#1}::_FUN", lambda).is_some());
+        assert!(matches("ns::SquareEval(C*, N*)::Local::run(int)", local).is_some());
     }
 
     #[test]

@@ -31,6 +31,9 @@ enum Piece {
     End,
 }
 
+/// How the names begin that compilers give to what has none.
+const UNNAMED: [&str; 3] = ["{lambda(", "{unnamed type#", "{default arg#"];
+
 impl NamePattern {
     /// Whether it can match more than one name.
     pub fn is_glob(&self) -> bool {
@@ -73,6 +76,12 @@ impl NamePattern {
     pub fn captures(&self) -> usize {
         let is_capture = |piece: &&Piece| matches!(piece, Piece::Any { captured: true } | Piece::Begin);
         self.pieces().iter().filter(is_capture).count()
+    }
+
+    /// Whether it means what is within a function, such as a lambda: `go::{lambda(int)#1}::operator()`, `go(int)::*`.
+    pub fn is_within_function(&self) -> bool {
+        let is_named = UNNAMED.iter().any(|begin| self.0.contains(begin));
+        is_named || self.0.replace("(anonymous namespace)::", "").contains(")::")
     }
 
     /// What stands before the parameters, if the pattern has any: then it is compared with a demangled name as a whole.
@@ -154,7 +163,7 @@ fn is_operator(text: &str, at: usize) -> bool {
 
 /// The bytes of the name in braces that a text begins with, as compilers give it to what has none: `{lambda(int)#1}`.
 fn lambda(text: &str) -> Option<usize> {
-    let is_named = ["{lambda(", "{unnamed type#", "{default arg#"].iter().any(|begin| text.starts_with(begin));
+    let is_named = UNNAMED.iter().any(|begin| text.starts_with(begin));
     let mut depth = 0_usize;
     for (at, c) in text.char_indices().take_while(|_| is_named) {
         match c {
