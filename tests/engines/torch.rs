@@ -54,3 +54,32 @@ fn operators_of_torch_are_those_of_its_own_profiler() {
     let steps = report["completeness"]["steps"].as_u64().unwrap() as usize;
     assert!((RUNS..=RUNS + 1).contains(&steps), "{report}");
 }
+
+/// Two buffers for inputs are used in turn: each run is one, and not every two.
+#[test]
+#[ignore = "needs root"]
+fn runs_with_inputs_in_turn_are_as_many_as_the_program_makes() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("in_turn.py");
+    std::fs::write(
+        &script,
+        r"
+import torch
+
+torch.set_num_threads(1)
+layers, inputs = [torch.nn.Linear(32, 32) for _ in range(3)], [torch.randn(1, 32), torch.randn(1, 32)]
+with torch.inference_mode():
+    for run in range(41):
+        x = torch.tanh(inputs[run % 2] * 2)
+        for layer in layers:
+            x = torch.relu(layer(x))
+        torch.softmax(x, 1).sum()
+",
+    )
+    .unwrap();
+    let trace = folder.path().join("run.pfi").display().to_string();
+    let mut command = profinfer(&["record", "pytorch", "-o", &trace, "--"]);
+    succeeds(command.arg(installed("install_torch.sh")).arg(script));
+    let report = json(&["report", &trace, "--json"]);
+    assert_eq!(report["completeness"]["steps"], 41, "{}", report["completeness"]);
+}

@@ -29,6 +29,8 @@ const LONGEST: usize = 2;
 const MOST_TIMES: usize = 256;
 /// A time before an operator is clearly the longest if it is so many times as long as another.
 const MUCH_LONGER: u64 = 3;
+/// Cycles are looked for so often, each time without the tensors that alternated in the one before.
+const MOST_ROUNDS: usize = 4;
 /// Functions explain so much more than descriptions where shapes differ from step to step.
 const BY_FUNCTION: u128 = 10;
 /// What reads the same tensors each time uses a model. It is preferred to what explains up to so many times as much:
@@ -78,6 +80,27 @@ struct Symbol {
 /// used again, and some seem to be read each time.
 fn begins_with(all: &[Symbol], first: &[Symbol]) -> bool {
     all.len() >= first.len() && all.iter().zip(first).all(|(one, other)| one.key == other.key)
+}
+
+/// A cycle may be several repetitions of a shorter one, in which some operators read another tensor each time: one of two
+/// buffers for inputs, in turn. Those tensors; none where most of what is read differs, as in equal layers with weights of
+/// their own.
+fn alternating(cycle: &[Symbol]) -> BTreeSet<u64> {
+    let periods = (2..=cycle.len() / 2).filter(|period| cycle.len().is_multiple_of(*period));
+    for period in periods {
+        let pairs = || cycle.iter().zip(cycle.iter().skip(period));
+        if !pairs().all(|(one, other)| one.key == other.key) {
+            continue;
+        }
+        let both_read = || pairs().filter(|(one, other)| one.tensor != 0 && other.tensor != 0);
+        let all = both_read().count() as u64;
+        let differing: Vec<_> = both_read().filter(|(one, other)| one.tensor != other.tensor).collect();
+        let same = all - differing.len() as u64;
+        if same > 0 && same * 10 >= all * MOST_OF_TEN {
+            return differing.into_iter().flat_map(|(one, other)| [one.tensor, other.tensor]).collect();
+        }
+    }
+    BTreeSet::new()
 }
 
 /// From an occurrence of a symbol to the next one, or to the end of the stretch.
@@ -248,8 +271,20 @@ impl Cycle {
     }
 
     fn find_by(sequence: &Sequence<'_>, by: By) -> Option<Found> {
-        let rereads = Rereads::of(&sequence.inner);
-        let symbols = sequence.symbols(by, &rereads);
+        let mut rereads = Rereads::of(&sequence.inner);
+        for _ in 1..MOST_ROUNDS {
+            let found = Self::find_with(sequence, by, &rereads)?;
+            let alternating = alternating(&found.cycle.sequence);
+            if alternating.is_empty() {
+                return Some(found);
+            }
+            rereads.forget(&alternating);
+        }
+        Self::find_with(sequence, by, &rereads)
+    }
+
+    fn find_with(sequence: &Sequence<'_>, by: By, rereads: &Rereads) -> Option<Found> {
+        let symbols = sequence.symbols(by, rereads);
         let sums = Sums::new(sequence);
         let all = candidates(sequence, &symbols, &sums);
         let tried = alike(&all);
@@ -273,7 +308,7 @@ impl Cycle {
         let whole = |of: &Repetition<'_>| (of.repeated.len(), of.candidate.rank());
         let taken = as_long.into_iter().chain([taken]).max_by_key(whole)?;
         let Repetition { candidate, cycle, rereads: any, explained, .. } = taken;
-        let cycle = Self { by, rereads, first: candidate.symbol, sequence: cycle.to_vec() };
+        let cycle = Self { by, rereads: rereads.clone(), first: candidate.symbol, sequence: cycle.to_vec() };
         Some(Found { cycle, rereads: any, explained })
     }
 }

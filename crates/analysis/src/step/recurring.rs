@@ -278,6 +278,15 @@ mod tests {
         }
     }
 
+    /// One of two buffers is read in turn, or one of three: what is computed is the same each time.
+    #[test]
+    fn inputs_in_turn_make_no_longer_step() {
+        for buffers in [2, 3] {
+            let each: Vec<String> = (0..buffers).map(|buffer| format!("A{}b1c2d3e", 7 + buffer)).collect();
+            assert_eq!(steps(&each.concat().repeat(12)), vec![('a', 5); 12 * buffers], "{buffers}");
+        }
+    }
+
     /// What is made in a step is at the addresses of what was freed.
     #[test]
     fn addresses_of_freed_tensors_tell_no_layers_apart() {

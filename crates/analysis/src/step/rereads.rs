@@ -4,9 +4,10 @@
 use super::bucket::RawOperator;
 use super::operator_key::{By, FEWEST, Key};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 
 /// Addresses, by who reads them, and how often one tensor was read at each.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Rereads(FxHashMap<(Key, u64), usize>);
 
 /// Reads at one address.
@@ -47,6 +48,11 @@ impl Rereads {
         // Addresses of freed tensors are used again: what is read there is mostly not the same.
         let same = reads.into_iter().filter(|(_, of)| of.most >= FEWEST && of.most * 2 >= of.all);
         Self(same.map(|(place, of)| (place, of.most)).collect())
+    }
+
+    /// Tensors at these addresses count as if they were made in each step.
+    pub(super) fn forget(&mut self, addresses: &BTreeSet<u64>) {
+        self.0.retain(|(_, address), _| !addresses.contains(address));
     }
 
     /// The one of an operator and those within it that is read most often, and first; 0: none.
