@@ -285,7 +285,7 @@ fn add_times(node: &mut Node, step: &Step, of: Computed<'_>) {
     add(&mut node.work, operator.work);
     add(&mut node.waiting, operator.waiting);
     add(&mut node.undivided, operator.undivided);
-    node.lanes = node.lanes.max(operator.lanes.end.saturating_sub(operator.lanes.start));
+    node.lanes = node.lanes.max(step.lane_count_of(operator) as u32);
     node.quantities.merge(&Quantities::of(step, operator));
 }
 

@@ -188,7 +188,7 @@ impl Assembler {
         let step_thread = caller.map(|of| of.thread);
         let Context { decoder, rules, process, memory, scheduler, tick } = context;
         let Bucket { mut operators, graphs, regions, experts, fetches, offloads, .. } = bucket;
-        self.out.ambiguous = 0;
+        (self.out.ambiguous, self.out.ambiguous_shares) = (0, 0);
         self.out.records.clear();
         let types = operators.iter().map(|o| o.record_type).chain(regions.iter().map(|r| r.record_type));
         let types = types.chain(offloads.iter().map(|o| o.record_type));
@@ -206,7 +206,7 @@ impl Assembler {
         }
         let (given_by, ambiguous) = other_threads::assign(&mut operators, threads);
         self.given_by = given_by;
-        self.out.ambiguous += ambiguous;
+        self.out.ambiguous_shares = ambiguous;
         self.place(&operators, step_thread, threads);
         self.number_lanes(&operators, step_thread, threads);
         self.join(&operators);

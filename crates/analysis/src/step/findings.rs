@@ -15,6 +15,8 @@ pub struct Findings {
     pub gaps: u64,
     /// Operators with an ambiguous graph: several of the process were open.
     pub ambiguous: u64,
+    /// Shares of operators, left out: several operators were being computed.
+    pub ambiguous_shares: u64,
     /// Spans of operators that came after their step was finished.
     pub late: u64,
     /// Steps around more steps than can be parts of one: loops, left out.

@@ -102,6 +102,8 @@ pub struct Step {
     pub in_graphs: u64,
     /// Operators with an ambiguous graph: several of their process were open.
     pub ambiguous: u64,
+    /// Shares of operators, left out: several operators were being computed.
+    pub ambiguous_shares: u64,
 }
 
 impl Step {
@@ -164,6 +166,13 @@ impl Step {
     /// The lane spans of an operator.
     pub fn lanes_of(&self, operator: &Operator) -> &[LaneSpan] {
         self.lanes.get(operator.lanes.start as usize..operator.lanes.end as usize).unwrap_or(&[])
+    }
+
+    /// How many lanes computed an operator.
+    pub fn lane_count_of(&self, operator: &Operator) -> usize {
+        let spans = self.lanes_of(operator);
+        let is_first = |at: usize, lane: u32| spans.iter().take(at).all(|before| before.lane != lane);
+        spans.iter().enumerate().filter(|(at, span)| is_first(*at, span.lane)).count()
     }
 
     /// How an operator's time was spent, over its lanes; `None` where the scheduler's events were not recorded.

@@ -6,7 +6,7 @@ use super::findings::Findings;
 use super::nesting::open_at;
 use super::pending::{ClosedStep, Process};
 use super::threads::{SEVERAL, Threads};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// No operator.
 pub(super) const NONE: u32 = u32::MAX;
@@ -36,6 +36,8 @@ struct Open {
     spans: Vec<Spanned>,
     /// The latest end of each and all before it.
     latest_end: Vec<u64>,
+    /// Those of which their own thread computes shares, too.
+    shared: FxHashSet<Spanned>,
 }
 
 impl Open {
@@ -48,7 +50,11 @@ impl Open {
             latest = latest.max(span.end);
             latest
         });
-        Self { latest_end: latest_end.collect(), spans }
+        let mut open = Self { latest_end: latest_end.collect(), spans, shared: FxHashSet::default() };
+        let shares = operators.iter().filter(|operator| operator.is_share);
+        let of_own_thread = |share: &RawOperator| open.at(share.start).into_iter().find(|of| of.thread == share.thread);
+        open.shared = shares.filter_map(of_own_thread).collect();
+        open
     }
 
     /// Each thread's innermost span that is open at a time.
@@ -193,31 +199,46 @@ pub(super) fn rehome(step: &mut ClosedStep, process: &mut Process, threads: &Thr
     let whole = |operators: &[RawOperator]| if has_shares { Open::of(operators) } else { Open::default() };
     let my_operators = whole(&step.bucket.operators);
     for other in others {
+        // The thread, and whether what is open there has shares without doubt.
         let open = |graphs: &[RawGraph], operators: &Open, of: &RawOperator| {
             let here = |graph: &&RawGraph| graph.start <= of.start && of.start < graph.end;
             match of.is_share {
-                true => operators.at(of.start).first().map(|open| open.thread),
-                false => graphs.iter().rev().take(MAX_OPEN_GRAPHS).find(here).map(|graph| graph.thread),
+                true => operators.at(of.start).first().map(|open| (open.thread, operators.shared.contains(open))),
+                false => graphs.iter().rev().take(MAX_OPEN_GRAPHS).find(here).map(|graph| (graph.thread, false)),
             }
         };
         let (mine, theirs, step_thread) = (&step.bucket.graphs, &other.bucket.graphs, step.thread);
         let their_operators = whole(&other.bucket.operators);
-        let moved = step.bucket.operators.extract_if(.., |o| {
-            if o.thread == step_thread {
-                return false;
+        let whose = |o: &RawOperator| match (open(mine, &my_operators, o), open(theirs, &their_operators, o)) {
+            _ if o.thread == step_thread => Whose::Mine,
+            (_, None) | (Some((_, true)), Some((_, false))) => Whose::Mine,
+            (None, Some(_)) | (Some((_, false)), Some((_, true))) => Whose::Theirs,
+            (Some((mine, _)), Some((theirs, _))) => match threads.get(o.thread).home {
+                Some(home) if home == mine => Whose::Mine,
+                Some(home) if home == theirs => Whose::Theirs,
+                _ => Whose::Unclear,
+            },
+        };
+        let leaves = |o: &mut RawOperator| match whose(o) {
+            Whose::Mine => false,
+            Whose::Theirs => true,
+            Whose::Unclear => {
+                // The time of a share would be wrong in either.
+                *(if o.is_share { &mut findings.ambiguous_shares } else { &mut findings.ambiguous }) += 1;
+                o.is_share
             }
-            match (open(mine, &my_operators, o), open(theirs, &their_operators, o)) {
-                (_, None) => false,
-                (None, Some(_)) => true,
-                (Some(mine), Some(theirs)) => {
-                    let home = threads.get(o.thread).home;
-                    findings.ambiguous += u64::from(home != Some(mine) && home != Some(theirs));
-                    home == Some(theirs)
-                }
-            }
-        });
-        other.bucket.operators.extend(moved);
+        };
+        let leaving: Vec<RawOperator> = step.bucket.operators.extract_if(.., leaves).collect();
+        other.bucket.operators.extend(leaving.into_iter().filter(|o| whose(o) == Whose::Theirs));
     }
+}
+
+/// Of which of two steps an operator is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Mine,
+    Theirs,
+    Unclear,
 }
 
 /// A thread that was seen with the graphs or operators of one other thread only is at home there.

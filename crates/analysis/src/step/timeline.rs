@@ -626,6 +626,7 @@ impl Timeline {
         let coverage = Coverage { recorded, window, stretch: self.unseen.stretch(start), has_prompt };
         let step = self.assembler.step(step, coverage, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
+        self.findings.ambiguous_shares += step.ambiguous_shares;
         visitor.step(step, &self.catalogue, &self.decoder);
     }
 
@@ -655,6 +656,7 @@ impl Timeline {
         };
         let step = self.assembler.loose(loose, pid, extent, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
+        self.findings.ambiguous_shares += step.ambiguous_shares;
         visitor.step(step, &self.catalogue, &self.decoder);
     }
 

@@ -31,7 +31,7 @@ fn a_share_is_of_the_operator_that_another_thread_computes() {
     let expected = [("a".into(), 10, 40, 30 + 18 + 26, 0, vec![0, 1, 2]), ("b".into(), 40, 60, 20, 0, vec![0])];
     assert_eq!(operators(step, &timeline), expected);
     assert_eq!(step.lane_numbers, [0, 1, 2]);
-    assert_eq!((step.ambiguous, timeline.findings().operator_spans), (0, 2));
+    assert_eq!((step.ambiguous_shares, timeline.findings().operator_spans), (0, 2));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn of_two_operators_that_are_computed_at_once_a_share_is_that_of_its_pool() {
     for (tid, object, name) in [(1, 0xa, "a"), (2, 0xb, "b")] {
         tensor(&mut r, tid, 1, object, "MUL", name);
     }
-    // The pools' threads show whose they are; of one that never did it is assumed, and counted.
+    // The pools' threads show whose they are; one that never did is left out, and counted.
     share(&mut r, 3, (11, 19));
     operator(&mut r, 1, (10, 20), 0, 0xa, 0);
     step(&mut r, 1, (8, 22), 1);
@@ -84,8 +84,32 @@ fn of_two_operators_that_are_computed_at_once_a_share_is_that_of_its_pool() {
     let threads = |step: &Step| step.lanes.iter().map(|lane| lane.tid).collect::<Vec<_>>();
     let of: Vec<_> = collected.steps.iter().map(|step| (step.tid, threads(step))).collect();
     assert_eq!(of[..2], [(1, vec![1, 3]), (2, vec![2, 4])]);
-    assert_eq!(of[2..4], [(1, vec![1, 3, 5]), (2, vec![2, 4])]);
-    assert_eq!(timeline.findings().ambiguous, 1);
+    assert_eq!(of[2..4], [(1, vec![1, 3]), (2, vec![2, 4])]);
+    assert_eq!((timeline.findings().ambiguous, timeline.findings().ambiguous_shares), (0, 1));
+}
+
+/// Threads that call one model share its pool.
+#[test]
+fn of_two_operators_a_share_is_of_the_one_whose_thread_computes_shares_too() {
+    let mut r = Records::default();
+    threads(&mut r, &[1, 2, 3]);
+    for (tid, object, name) in [(1, 0xa, "a"), (2, 0xb, "b")] {
+        tensor(&mut r, tid, 1, object, "MUL", name);
+    }
+    // The first begins earlier, and is computed by its thread alone; then the other way round.
+    for (at, alone, shared) in [(50, (1, 0xa), (2, 0xb)), (80, (2, 0xb), (1, 0xa))] {
+        share(&mut r, shared.0, (at + 2, at + 9));
+        share(&mut r, 3, (at + 3, at + 8));
+        operator(&mut r, alone.0, (at, at + 12), 0, alone.1, 0);
+        operator(&mut r, shared.0, (at + 1, at + 10), 0, shared.1, 0);
+        step(&mut r, alone.0, (at - 2, at + 14), 1);
+        step(&mut r, shared.0, (at - 1, at + 13), 1);
+    }
+    let (collected, timeline) = run(&r);
+    let threads = |step: &Step| step.lanes.iter().map(|lane| lane.tid).collect::<Vec<_>>();
+    let of: Vec<_> = collected.steps.iter().map(|step| (step.tid, threads(step))).collect();
+    assert_eq!(of, [(1, vec![1]), (2, vec![2, 3]), (2, vec![2]), (1, vec![1, 3])]);
+    assert_eq!(timeline.findings().ambiguous_shares, 0);
 }
 
 #[test]

@@ -284,6 +284,13 @@ fn notes(findings: &Findings, statistics: &Statistics) -> Vec<String> {
     note(findings.loops, "step span", "that contain many other steps: ignored.");
     note(statistics.loose_with_losses(), "segment", "outside steps with lost records: their totals are too low.");
     note(statistics.experts_left_out(), "expert choice", "not counted: too many distinct experts.");
+    if findings.ambiguous_shares > 0 {
+        let shares = counted(findings.ambiguous_shares, "share");
+        notes.push(format!(
+            "{LEFT_OUT}{shares} of operators on other threads: several operators were being computed, and which of them is \
+             not recorded."
+        ));
+    }
     notes
 }
 

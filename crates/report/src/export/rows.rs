@@ -246,7 +246,7 @@ impl Exporter {
                 operator.end.saturating_sub(operator.start).into(),
                 if operator.is_divided() { operator.work } else { operator.lane_time() }.into(),
                 operator.is_divided().then_some(operator.waiting).into(),
-                Cell::int(operator.lanes.len()),
+                Cell::int(step.lane_count_of(operator)),
                 operator.cost.flops.into(),
                 operator.cost.bytes.into(),
                 operator.cost.flops_bound.into(),
