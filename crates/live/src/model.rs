@@ -24,6 +24,9 @@ const INTERVAL: u64 = 200_000_000;
 const PERIOD: u64 = 30_000_000_000;
 /// Steps with operators from which on a verdict replaces that of the time before.
 const ENOUGH: u64 = 8;
+/// Where sampling windows record all there is: seconds in them that show a rate of steps, and that none came.
+const FEWEST_SEEN: f64 = 0.02;
+const IDLE_SEEN: f64 = 1.0;
 /// Requests that are listed.
 const LISTED: usize = 32;
 /// Requests that have ended and are remembered until somebody takes them.
@@ -177,6 +180,8 @@ impl Model {
                     if let Some(since) = self.unseen_since.take() {
                         self.unseen_ns = self.unseen_ns.saturating_add(notice.time.saturating_sub(since));
                         self.not_recorded(since, notice.time);
+                        let unseen = [notice.time.saturating_sub(since)];
+                        self.figures.recent.spread((since, notice.time), unseen, |second, [ns]| second.unseen_ns += ns);
                     }
                 }
                 _ => {}
@@ -369,19 +374,28 @@ impl Model {
         let sums = self.figures.recent.until(self.settled);
         let began = self.origin.monotonic_ns / 1_000_000_000;
         let seconds = (self.settled / 1_000_000_000).saturating_sub(began).clamp(1, SECONDS);
-        let each = |sum: u64| sum as f64 / seconds as f64;
+        // Also since the last sampling window.
+        let first = self.settled.saturating_sub(seconds * SECOND);
+        let since = self.unseen_since.map_or(0, |since| self.settled.saturating_sub(since.max(first)));
+        let unseen = sums.unseen_ns.saturating_add(since);
+        let seen = (seconds * SECOND).saturating_sub(unseen) as f64 / 1e9;
+        // What was done in a moment tells of the other time, not what was not.
+        let tells = unseen == 0 || seen >= if sums.steps > 0 { FEWEST_SEEN } else { IDLE_SEEN };
+        let each = |sum: u64| tells.then(|| sum as f64 / seen);
+        let each_s = |sum: u64| sum as f64 / seconds as f64;
         let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
         Window {
             seconds,
             steps_per_s: each(sums.steps),
-            output_tokens_per_s: sums.all_decode_tokens().map(|tokens| tokens / seconds as f64),
-            output_is_estimated: sums.uncounted > 0,
+            output_tokens_per_s: sums.all_decode_tokens().filter(|_| tells).map(|tokens| tokens / seen),
+            output_is_estimated: sums.uncounted > 0 || unseen > 0,
+            rates_are_estimated: unseen > 0,
             input_tokens_per_s: each(sums.prefill_tokens),
-            in_steps: each(sums.step_ns) / 1e9,
+            in_steps: each(sums.step_ns).map(|ns| ns / 1e9),
             ttft_ns: mean(sums.first_token_ns, sums.first_tokens),
             tpot_ns: mean(sums.next_token_ns, sums.next_tokens),
-            major_faults_per_s: self.pressure.map(|_| each(sums.major_faults)),
-            cpus: self.pressure.map(|_| each(sums.cpu_ns) / 1e9),
+            major_faults_per_s: self.pressure.map(|_| each_s(sums.major_faults)),
+            cpus: self.pressure.map(|_| each_s(sums.cpu_ns) / 1e9),
             verdict: self.verdict.sentences.clone(),
             verdict_steps: self.verdict.steps,
             operators: self.verdict.operators.clone(),

@@ -26,6 +26,8 @@ pub(crate) struct Sums {
     pub(crate) next_token_ns: u64,
     pub(crate) major_faults: u64,
     pub(crate) cpu_ns: u64,
+    /// Time in which nothing was recorded, ns.
+    pub(crate) unseen_ns: u64,
 }
 
 impl Sums {
@@ -52,6 +54,7 @@ impl Sums {
         self.next_token_ns = self.next_token_ns.saturating_add(other.next_token_ns);
         self.major_faults = self.major_faults.saturating_add(other.major_faults);
         self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
+        self.unseen_ns = self.unseen_ns.saturating_add(other.unseen_ns);
     }
 }
 

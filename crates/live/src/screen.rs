@@ -164,12 +164,15 @@ fn speeds(of: &Snapshot) -> Vec<String> {
             format!("Requests  {} running, {queued}{ended} ended", requests.running)
         },
     );
-    let about = if window.output_is_estimated { "≈" } else { "" };
-    let output = window.output_tokens_per_s.map_or_else(|| "–".to_owned(), |tokens| about.to_owned() + &rate(tokens));
+    let per_second = |value: Option<f64>, is_estimated: bool| {
+        let about = if is_estimated { "≈" } else { "" };
+        value.map_or_else(|| "–".to_owned(), |value| about.to_owned() + &rate(value))
+    };
     let tokens = format!(
-        "Tokens    output {output}/s, prompt {}/s, steps {}/s (last {} s)",
-        rate(window.input_tokens_per_s),
-        rate(window.steps_per_s),
+        "Tokens    output {}/s, prompt {}/s, steps {}/s (last {} s)",
+        per_second(window.output_tokens_per_s, window.output_is_estimated),
+        per_second(window.input_tokens_per_s, window.rates_are_estimated),
+        per_second(window.steps_per_s, window.rates_are_estimated),
         window.seconds
     );
     let latency = format!(

@@ -302,16 +302,18 @@ pub struct FlightFigures {
 pub struct Window {
     /// How many.
     pub seconds: u64,
-    /// Steps a second.
-    pub steps_per_s: f64,
+    /// Steps a second; absent, as the rates below, where too little of the time was recorded.
+    pub steps_per_s: Option<f64>,
     /// Tokens of decode steps a second; absent where no step has a number of tokens.
     pub output_tokens_per_s: Option<f64>,
-    /// Some steps have none, and count as the others.
+    /// Some steps have none, and count as the others, or as [`Self::rates_are_estimated`].
     pub output_is_estimated: bool,
+    /// Nothing was recorded for some of the time, which counts as the other.
+    pub rates_are_estimated: bool,
     /// Tokens of prompts a second.
-    pub input_tokens_per_s: f64,
+    pub input_tokens_per_s: Option<f64>,
     /// The part of the time in which some thread was in a step; steps at the same time count each.
-    pub in_steps: f64,
+    pub in_steps: Option<f64>,
     /// Mean time to first token, ns.
     pub ttft_ns: Option<f64>,
     /// Mean time per output token, ns.

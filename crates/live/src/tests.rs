@@ -565,7 +565,7 @@ fn rates_do_not_fall_where_steps_contain_steps() {
             }
         }
     });
-    assert!(rates.len() > 50 && rates.iter().all(|rate| *rate == 2.0), "{rates:?}");
+    assert!(rates.len() > 50 && rates.iter().all(|rate| *rate == Some(2.0)), "{rates:?}");
 }
 
 /// With a small budget, steps are recorded in windows: what no window has was not recorded, which is no low rate.
@@ -585,15 +585,20 @@ fn a_second_that_was_not_all_recorded_has_no_rate_of_tokens() {
         records.push("step", 1, (start + SECOND / 3 + 1000, start + SECOND / 3 + 9000), &[("tokens", Put::Int(1))]);
         detail(start + SECOND / 2, DetailState::Off);
     }
-    let mut passed = 0;
+    let (mut passed, mut rates) = (0, Vec::new());
     watching("tokens_per_second < 5 for 3s", &records, &notices, |model, _, given| {
         if let Given::Record(time) = given {
             model.pass(time + SECOND / 10, None);
             assert_eq!(model.happened(), None);
             passed += 1;
+            rates.push(model.snapshot().window);
         }
     });
     assert!(passed > 30);
+    // A step in a sixth of each second.
+    let window = rates.last().unwrap();
+    assert!(window.rates_are_estimated && window.output_is_estimated);
+    assert!(window.steps_per_s.is_some_and(|rate| (5.0..7.0).contains(&rate)), "{window:?}");
 }
 
 #[test]
