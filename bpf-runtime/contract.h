@@ -230,6 +230,7 @@ __u64 pf_step_came; /* 1: a step has begun since pf_detail_since */
 __u64 pf_waiting_since; /* entries that `waiting` is measured from are seen from here on: ns, CLOCK_MONOTONIC */
 __u64 pf_waiting_until; /* and up to here; 0: always */
 __u64 pf_other_slots; /* 1: there are sites of slots that are not probed any more */
+__u64 pf_loss_changes; /* how often pf_losses has changed */
 __u64 pf_samples; /* timer samples taken, lost ones included */
 __u64 pf_samples_lost; /* of them, those that the ring had no space for */
 #ifdef PF_JOBS

@@ -33,6 +33,7 @@ static __noinline void pf_lose_many(__u16 type, enum pf_loss kind, __u64 many)
 
 	if (count)
 		__sync_fetch_and_add(count, many);
+	__sync_fetch_and_add(&pf_loss_changes, 1);
 }
 
 static __always_inline void pf_lose(__u16 type, enum pf_loss kind)

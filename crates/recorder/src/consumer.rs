@@ -26,15 +26,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the ring is left alone between two readings, at least and at most. The programs do not wake the reader for
 /// ordinary records: that would cost the target microseconds each. Each reading costs some tens of microseconds however
 /// little there is to read.
 const SHORTEST: Duration = Duration::from_millis(8);
-const LONGEST: Duration = Duration::from_millis(50);
-/// A ring that is found this full is read again after the shortest pause.
-const BUSY_PART: u64 = 4;
+const LONGEST: Duration = Duration::from_millis(200);
+/// It is read again before it can be this full, as fast as it was filled last.
+const FULL_PART: u64 = 4;
 
 /// So many records are read under one lock, before their space is given back and the ring is asked again how full it is.
 const BATCH: usize = 256;
@@ -181,7 +181,7 @@ impl Traffic {
     /// At this rate a ring is full after a pause, if that is not the shortest: several times what was seen to come.
     fn bytes_per_second(self) -> u64 {
         match self {
-            Self::Steps => 20 << 20,
+            Self::Steps => 5 << 20,
             Self::Operators => 320 << 20,
         }
     }
@@ -190,6 +190,12 @@ impl Traffic {
     fn pause(self, ring_bytes: u64) -> Duration {
         Duration::from_millis(ring_bytes * 1000 / self.bytes_per_second()).clamp(SHORTEST, LONGEST)
     }
+}
+
+/// In what time a ring is as full as it may become, as fast as it was filled since it was read; within bounds.
+fn filled_in(pages: &RingPages, since: Duration) -> Duration {
+    let part = (pages.size() / FULL_PART) as f64 / pages.waiting().max(1) as f64;
+    Duration::try_from_secs_f64(since.as_secs_f64() * part).map_or(LONGEST, |time| time.clamp(SHORTEST, LONGEST))
 }
 
 /// The pause between two readings, and what ends one early.
@@ -257,15 +263,15 @@ impl Consumer {
         let reader = Arc::clone(&sink);
         counts.ring_bytes.store(pages.size(), Ordering::Relaxed);
         let consume = move || {
-            let mut is_busy = false;
+            let (mut read, mut quick) = (Instant::now(), LONGEST);
             loop {
                 // Seen before the last reading, so that everything submitted before it is read.
                 let last = stop.load(Ordering::SeqCst);
                 if !last {
                     let usual = Duration::from_millis(interval_ms.load(Ordering::Relaxed));
-                    pause.wait(if is_busy { SHORTEST } else { usual });
+                    pause.wait(usual.min(quick));
                 }
-                is_busy = pages.waiting() > pages.size() / BUSY_PART;
+                quick = filled_in(&pages, std::mem::replace(&mut read, Instant::now()).elapsed());
                 intake.read_all(&mut pages, &reader);
                 if last {
                     return;

@@ -18,7 +18,7 @@ const SHORTEST_DRAIN: Duration = Duration::from_millis(50);
 const LONGEST_DRAIN: Duration = Duration::from_millis(600);
 /// What was spent is asked for so often: while no operator is recorded and nothing is decided soon; where nothing depends
 /// on it; and where something does.
-const RAREST: Duration = Duration::from_secs(1);
+const RAREST: Duration = Duration::from_secs(4);
 const RARELY: Duration = Duration::from_millis(250);
 const OFTEN: Duration = Duration::from_millis(15);
 /// The function of steps may be found so long after those of operators.
@@ -30,7 +30,7 @@ const TURN: Duration = Duration::from_millis(2);
 const SOON: Duration = Duration::from_millis(4);
 /// While nothing is, at least and at most.
 const LATER: Duration = Duration::from_millis(20);
-const LATEST: Duration = Duration::from_millis(100);
+const LATEST: Duration = Duration::from_millis(250);
 /// A target that has begun no step for so long is idle, or in a long one.
 const STILL_NS: u64 = 1_000_000_000;
 

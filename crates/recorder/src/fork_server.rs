@@ -1,6 +1,7 @@
 //! A fork server for recorders: a process that is forked from this one and forks each recorder. Recorders share what it
 //! has in memory, such as pages that the dynamic linker has written to and the disassembler's tables.
 
+use super::active_recorders;
 use super::process::name_this_process;
 use nix::errno::Errno;
 use nix::libc;
@@ -62,6 +63,7 @@ impl ForkServer {
         let none = SockFlag::SOCK_CLOEXEC;
         let (requests, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, none)?;
         load_disassembler();
+        active_recorders::share()?;
         // SAFETY: there is one thread, so that the child may use all that this process may.
         match unsafe { fork() }? {
             ForkResult::Parent { .. } => Ok(Arc::new(Self { requests, next: AtomicU64::new(0) })),
@@ -212,6 +214,7 @@ fn serve(requests: &OwnedFd, run: fn(Vec<OsString>) -> !) -> io::Result<()> {
                     }
                     Ok(ForkResult::Child) => {
                         let is_ready = become_recorder(server, &before, stdout, stderr);
+                        active_recorders::enter(number);
                         running.clear();
                         drop((ending, children));
                         // SAFETY: its owner is not used any more, as `run` does not return.

@@ -3,6 +3,7 @@
 
 pub mod bpf;
 
+mod active_recorders;
 mod attach;
 mod blocking;
 mod boundary;
@@ -19,6 +20,7 @@ mod frequency;
 mod guard;
 mod guardian;
 pub mod host;
+mod kernel_losses;
 mod launch;
 mod learn;
 pub mod machine;
@@ -71,6 +73,7 @@ use consumer::Consumer;
 use frequency::Frequencies;
 use guard::Guards;
 use guardian::Guardian;
+use kernel_losses::KernelLosses;
 use launch::Caller;
 use learn::{Learning, SavedLearning};
 use mapped::MappedFiles;
@@ -370,6 +373,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         harmless_releases: 0,
         steps_over: None,
         processors: ProcessorTime::now(),
+        kernel_losses: KernelLosses::default(),
         lost: 0,
     };
     let mut summary = recording.run(&mut |live| writes.during(Written::Shown, || observe(live)))?;

@@ -1,5 +1,6 @@
 //! What a recording costs its target so far: what the programs did, by what one hit of each costs.
 
+use super::active_recorders::ActiveRecorders;
 use super::clock::{monotonic_ns, processor_ns};
 use super::counts::Counts;
 use super::modules::Modules;
@@ -33,6 +34,7 @@ pub(super) struct Meter<'a> {
     attached_at: Option<f64>,
     /// Steps, and sites that were attached or detached, before they last came.
     before: (u64, u64),
+    recorders: ActiveRecorders,
 }
 
 impl<'a> Meter<'a> {
@@ -51,6 +53,7 @@ impl<'a> Meter<'a> {
             detailed_ns: 0.0,
             attached_at: Some(0.0),
             before: (0, 0),
+            recorders: ActiveRecorders::default(),
         }
     }
 
@@ -90,6 +93,7 @@ impl<'a> Meter<'a> {
             graphs_cost_ns: self.costs.of(Tier::Graph),
             detail_cost_ns: (self.costs.of(Tier::Detail) + self.costs.of(Tier::Waiting)) * busiest_lane,
             recorder_ns: processor_ns() as f64,
+            recorders: self.recorders.count(spans.count()),
         }
     }
 

@@ -276,15 +276,11 @@ impl<'a> Modules<'a> {
 
     /// Removes the probes of files that were written to.
     pub(super) fn check_files(&mut self, session: &mut Session<'_>, consumer: &Consumer) {
-        let changed: BTreeMap<FileId, Arc<ModuleFile>> = self
-            .groups
-            .iter()
-            .flatten()
-            .filter(|group| !group.of.module.file.is_unchanged())
-            .map(|group| (group.file(), Arc::clone(&group.of.module)))
-            .collect();
-        for module in changed.values() {
-            self.give_up(module, session);
+        let of_each_file: BTreeMap<FileId, &Arc<ModuleFile>> =
+            self.groups.iter().flatten().map(|group| (group.file(), &group.of.module)).collect();
+        let changed = of_each_file.into_values().filter(|module| !module.file.is_unchanged());
+        for module in changed.cloned().collect::<Vec<_>>() {
+            self.give_up(&module, session);
         }
         for notice in self.notices.drain(..) {
             consumer.notice(notice);

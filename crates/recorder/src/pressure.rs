@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 /// Time between two polls: each reads some seven small files.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
-/// The same while no operator is recorded for lack of budget.
-const IDLE_PERIOD: Duration = Duration::from_millis(500);
 /// Time between two looks at the limits of the same groups, some twenty files, and at which processes there are, one for
 /// each thread.
 const LIMITS: Duration = Duration::from_secs(1);
+/// Both are so many times as long while no operator is recorded for lack of budget.
+const IDLE: u32 = 5;
 /// Processes that are polled: reading one takes some ten microseconds, and the recorder answers nothing else meanwhile.
 const MOST_PROCESSES: usize = 1000;
 /// A poll of many processes is followed by a pause that is as many times as long: 2 % of a processor.
@@ -45,6 +45,8 @@ pub(super) struct PressurePoll {
     cgroup: Vec<u8>,
     limits: Limits,
     looked: Option<Instant>,
+    /// No operator is recorded for lack of budget.
+    is_idle: bool,
     counts: GroupCounts,
     polled: Option<(Instant, u64)>,
     /// How long the last poll took.
@@ -171,6 +173,7 @@ impl PressurePoll {
             cgroup: Vec::new(),
             limits: Limits::default(),
             looked: None,
+            is_idle: false,
             counts: GroupCounts::default(),
             polled: None,
             took: Duration::ZERO,
@@ -184,11 +187,16 @@ impl PressurePoll {
 
     /// Puts into the trace what has happened since the last time, if it is time.
     pub(super) fn poll(&mut self, pid: i32, forks: bool, is_idle: bool, consumer: &Consumer) {
-        let period = if is_idle { IDLE_PERIOD } else { PERIOD };
-        if self.polled.is_some_and(|(last, _)| last.elapsed() < self.pause(period)) {
+        self.is_idle = is_idle;
+        let pause = self.pause(self.unless_idle(PERIOD));
+        if self.polled.is_some_and(|(last, _)| last.elapsed() < pause) {
             return;
         }
         self.poll_now(pid, forks, consumer);
+    }
+
+    fn unless_idle(&self, time: Duration) -> Duration {
+        time * if self.is_idle { IDLE } else { 1 }
     }
 
     fn pause(&self, period: Duration) -> Duration {
@@ -281,7 +289,7 @@ impl PressurePoll {
             self.groups = self.mounts.groups_of(&cgroup);
             self.cgroup = cgroup;
         }
-        if moved || self.looked.is_none_or(|looked| looked.elapsed() >= LIMITS) {
+        if moved || self.looked.is_none_or(|looked| looked.elapsed() >= self.unless_idle(LIMITS)) {
             self.looked = Some(Instant::now());
             self.limits = self.groups.limits();
         }

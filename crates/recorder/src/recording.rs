@@ -4,6 +4,7 @@
 use super::consumer::{Consumer, Control, name_losses};
 use super::frequency::Frequencies;
 use super::guardian::Guardian;
+use super::kernel_losses::KernelLosses;
 use super::learn::Learning;
 use super::mapped::MappedFiles;
 use super::memory::FreedMemory;
@@ -38,6 +39,8 @@ use std::time::{Duration, Instant};
 const EMPTYING: Duration = Duration::from_millis(40);
 /// Time between two writings of what was gathered and lost.
 const FLUSH: Duration = Duration::from_secs(1);
+/// Time between two readings of runs that the kernel skipped.
+const SKIPPED: Duration = Duration::from_secs(10);
 /// Time between two notices of what a budget was spent on.
 const ACCOUNT: Duration = Duration::from_secs(2);
 /// Time between two live lines: nothing that the clock alone brings comes more often.
@@ -94,6 +97,7 @@ pub(super) struct Recording<'a> {
     pub(super) steps_over: Option<Instant>,
     /// The processors' time at the start.
     pub(super) processors: Option<ProcessorTime>,
+    pub(super) kernel_losses: KernelLosses,
     /// Records that are missing, when that was last asked.
     pub(super) lost: u64,
 }
@@ -181,7 +185,7 @@ impl<'a> Recording<'a> {
                     self.account();
                 }
                 self.meter.sample_runs(&self.session);
-                let losses = self.losses();
+                let losses = self.losses(SKIPPED);
                 self.lost = lost(&losses);
                 if self.output.is_abandoned() {
                     return Ok((Reason::WriteFailed, None));
@@ -313,11 +317,13 @@ impl<'a> Recording<'a> {
         Some(arrived.signal)
     }
 
-    fn losses(&self) -> Vec<Loss> {
-        let mut losses = name_losses(&self.session.losses(), LOSSES_PER_TYPE as usize, &self.plan.schema);
+    /// All that is missing so far; runs that the kernel skipped, as they were read that long ago at most.
+    fn losses(&mut self, at_most: Duration) -> Vec<Loss> {
+        self.kernel_losses.read(&self.session, at_most);
+        let mut losses = name_losses(&self.kernel_losses.counted, LOSSES_PER_TYPE as usize, &self.plan.schema);
         self.slots.correct(&mut losses, &self.plan.schema, &self.consumer);
         losses.extend(self.modules.losses());
-        let skipped = self.session.recursions().into_iter();
+        let skipped = self.kernel_losses.skipped.clone().into_iter();
         losses.extend(skipped.map(|(record, count)| Loss { record, kind: LossKind::Recursion, count }));
         let released = self.guardian.stops().released().load(Ordering::SeqCst);
         let released = released.saturating_sub(self.harmless_releases);
@@ -372,7 +378,7 @@ impl<'a> Recording<'a> {
         self.modules.check_files(&mut self.session, &self.consumer);
         self.switch(Switches::finish);
         let unseen_ns = self.switches.unseen_ns();
-        if lost(&self.losses()) > 0 {
+        if lost(&self.losses(SKIPPED)) > 0 {
             // The ring may still be full, and what is lost last is shown by the records that come now.
             self.consumer.hurry();
             std::thread::sleep(EMPTYING);
@@ -382,7 +388,7 @@ impl<'a> Recording<'a> {
         let open = self.still_open();
         self.session.detach();
         // The programs have counted what was open on threads that ended since recording was switched off.
-        let mut losses = self.losses();
+        let mut losses = self.losses(Duration::ZERO);
         open.into_iter().for_each(|loss| loss.add_to(&mut losses));
         let guards = self.consumer.guards().clone();
         let finished = self.consumer.stop();

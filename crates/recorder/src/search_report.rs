@@ -328,7 +328,11 @@ impl<'a> SearchReport<'a> {
         };
         let others = seen.iter().filter(|(record, count)| !is_step(record) && *count > 0);
         let others: Vec<String> = others.map(|(record, count)| format!("{count} `{}`", record.name)).collect();
-        let others = if others.is_empty() { String::new() } else { format!("; {} were seen", others.join(" and ")) };
+        let mut others =
+            if others.is_empty() { String::new() } else { format!("; {} were seen", others.join(" and ")) };
+        if self.has_operators(counts) {
+            others += ", by which a report may find steps";
+        }
         let what = if has_steps { "no step was seen" } else { "nothing was seen" };
         if seen.iter().all(|(record, _)| record.role.is_some_and(Role::is_of_the_kernel)) {
             return Some(format!(

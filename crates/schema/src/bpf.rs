@@ -310,6 +310,7 @@ pub const VARIABLES: &[Variable] = &[
     shared("pf_waiting_since", "entries that `waiting` is measured from are seen from here on: ns, CLOCK_MONOTONIC"),
     shared("pf_waiting_until", "and up to here; 0: always"),
     shared("pf_other_slots", "1: there are sites of slots that are not probed any more"),
+    shared("pf_loss_changes", "how often pf_losses has changed"),
     shared("pf_samples", "timer samples taken, lost ones included"),
     shared("pf_samples_lost", "of them, those that the ring had no space for"),
     Variable { only_with: JOBS, ..shared("pf_jobs_pending", "jobs of the target's that are not done") },

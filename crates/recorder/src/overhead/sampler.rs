@@ -4,7 +4,7 @@
 //! no memory (exponentially), from means alone: nothing that a step is or does makes it more or less likely to be
 //! recorded. A window that the budget does not cover yet when its turn comes is put off by another draw. So what was
 //! spent is never beyond the budget. Attaching and detaching take the recorder processor time, too: windows are so far
-//! apart that this is, on average, no larger a part of one processor's time. A recording begins between windows. What the
+//! apart that this is, on average, no larger a part of one processor's time, for all recorders of one `serve` together. A recording begins between windows. What the
 //! first one costs can only be assumed: it comes when the budget covers a slowdown that few targets exceed, and shows what
 //! the next ones cost.
 //!
@@ -239,7 +239,7 @@ impl Sampler {
                 let fits = seen.cost_ns() + self.next_cost_ns(seen) <= self.budget * seen.bare_ns();
                 if !fits {
                     // The first one comes as soon as it may: it is wanted most, and no step more than another.
-                    let gap = if self.windows == 0 { 1 } else { self.gap(seen) };
+                    let gap = if self.windows == 0 { self.steps_to_first(seen) } else { self.gap(seen) };
                     self.state = State::Gap { until: seen.steps.saturating_add(gap) };
                 }
                 fits
@@ -378,8 +378,17 @@ impl Sampler {
         let step = (seen.bare_ns() / (seen.steps as f64).max(1.0)).max(1.0);
         let base = (seen.cost_ns() - seen.detail_cost_ns) / seen.bare_ns().max(1.0);
         let left = (self.budget - base).max(self.budget / 50.0);
-        let mean = (self.next_cost_ns(seen) / left).max(self.recorder_gap_ns()) / step;
+        let mean = (self.next_cost_ns(seen) / left).max(self.recorder_gap_ns(seen)) / step;
         (mean.clamp(1.0, 1e12) * self.draw()).round().max(1.0) as u64
+    }
+
+    /// Steps until the budget may cover the first window: half of those that it takes as long as steps last as long as so
+    /// far, which may change.
+    fn steps_to_first(&self, seen: &Seen) -> u64 {
+        let bare = seen.bare_ns();
+        let missing = (seen.cost_ns() + self.next_cost_ns(seen)) / self.budget - bare;
+        let step = (bare / (seen.steps as f64).max(1.0)).max(1.0);
+        (0.5 * missing / step).clamp(1.0, 1e12) as u64
     }
 
     fn graphs_are_too_expensive(&self, seen: &Seen) -> bool {
@@ -445,13 +454,14 @@ impl Sampler {
             return State::TimedGap { until_ns: seen.now_ns + WINDOW_NS };
         }
         let by_cost = if self.is_idle() { 0.0 } else { self.next_window_ns(seen) / (self.budget * self.busy()) };
-        let mean = by_cost.max(self.recorder_gap_ns());
+        let mean = by_cost.max(self.recorder_gap_ns(seen));
         State::TimedGap { until_ns: seen.now_ns + mean.clamp(WINDOW_NS, 1e12) * self.draw() }
     }
 
-    /// The mean time between two windows in which the budget's part of a processor covers what one takes the recorder.
-    fn recorder_gap_ns(&self) -> f64 {
-        self.recorder.window_ns() / self.budget
+    /// The mean time between two windows in which the budget's part of a processor, shared with the other recorders,
+    /// covers what one takes this one.
+    fn recorder_gap_ns(&self, seen: &Seen) -> f64 {
+        self.recorder.window_ns() * seen.recorders.max(1) as f64 / self.budget
     }
 
     /// From an exponential distribution with mean 1, cut off.

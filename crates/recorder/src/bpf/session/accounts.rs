@@ -10,6 +10,11 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
 impl Session<'_> {
+    /// How often the counts of [`Self::losses`] have changed.
+    pub fn loss_changes(&self) -> u64 {
+        self.variable("pf_loss_changes").map_or(0, |changes| changes.load(Ordering::Acquire))
+    }
+
     /// Losses so far, summed over cpus: index is record type × [`profinfer_schema::bpf::LOSSES_PER_TYPE`] + kind.
     pub fn losses(&self) -> Vec<u64> {
         let Some(map) = self.maps.get("pf_losses") else { return Vec::new() };
