@@ -111,6 +111,7 @@ enum pf_loss {
 	PF_JOB_TABLE_FULL,
 };
 #define PF_LOSSES_PER_TYPE 16
+#define PF_CALLS_WITHIN 15 /* no loss: calls within one that stands for them */
 
 /* Where an argument is: bits 0 to 7 of its place. */
 enum pf_place {

@@ -249,6 +249,8 @@ static __always_inline void *pf_pop(struct pf_call *call, __u64 *depth, void *fr
 	if (frame[0] != call->sp)
 		return NULL;
 	*depth = top - 1;
+	if (limit == 1 && frame[1])
+		pf_lose_many(type, PF_CALLS_WITHIN, frame[1]);
 	return frame + 2;
 }
 

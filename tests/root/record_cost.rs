@@ -124,3 +124,59 @@ fn an_identity_that_does_not_hold_is_found_out_and_used_no_more() {
     let changes = [(0, 0), (32, 1), (50, 2), (55, 3), (56, 4), (57, 5)];
     assert_eq!(descriptions(&records, "thing 1"), changes);
 }
+
+/// Calls within one that stands for them are no operators. They take the target time all the same, and the overhead says so.
+#[test]
+#[ignore = "needs root"]
+fn calls_within_an_operator_are_part_of_the_overhead() {
+    let overhead = |parts: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("within.c"), WITHIN).unwrap();
+        std::fs::write(path("within.yaml"), WITHIN_PROBESET).unwrap();
+        let built = Command::new("cc").args(["-O1", "-o"]).arg(path("within")).arg(path("within.c")).status();
+        assert!(built.expect("a C compiler").success());
+        let profinfer = env!("CARGO_BIN_EXE_profinfer");
+        let mut recorder = Command::new(profinfer);
+        recorder.arg("record").arg(path("within.yaml")).arg("-o").arg(path("run.pfi")).arg("--");
+        let output = recorder.arg(path("within")).arg(parts).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report = Command::new(profinfer).args(["report", "--json"]).arg(path("run.pfi")).output().unwrap();
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
+        let dump = Command::new(profinfer).args(["info", "--json"]).arg(path("run.pfi")).output().unwrap();
+        let info: Value = serde_json::from_slice(&dump.stdout).unwrap();
+        info["end"]["price"]["record_ns"]["operator"].as_f64().unwrap()
+    };
+    let (few, many) = (overhead("0"), overhead("100"));
+    // Each record stands for 101 calls.
+    assert!((50.0..200.0).contains(&(many / few)), "{few} and {many} ns");
+}
+
+const WITHIN: &str = r#"
+#include <stdlib.h>
+__attribute__((noinline)) void part(int part) { __asm__ volatile("" ::"r"(part)); }
+__attribute__((noinline)) void whole(int parts) {
+    for (int i = 0; i < parts; i++)
+        part(i);
+    __asm__ volatile("");
+}
+__attribute__((noinline)) void step(int parts) {
+    for (int i = 0; i < 5; i++)
+        whole(parts);
+    __asm__ volatile("");
+}
+int main(int count, char ** words) {
+    (void) count;
+    for (int i = 0; i < 50; i++)
+        step(atoi(words[1]));
+}
+"#;
+const WITHIN_PROBESET: &str = r#"
+profinfer: 1
+engine: toy
+modules: { toy: within }
+probes:
+  step: { at: "toy:step(i32 parts)", role: step }
+  operator: { at: "toy:{whole,part}(i32 parts)", role: operator, fields: { op: "match[1]" } }
+"#;

@@ -105,6 +105,7 @@ impl<'a> Meter<'a> {
             }
             return;
         }
+        let within = session.calls_within();
         // Alternatives of a probe have one record type: its records are those of the program that has sites.
         for (index, program) in self.plan.programs.iter().enumerate() {
             if !modules.traps().iter().any(|at| at.program == index) {
@@ -112,7 +113,8 @@ impl<'a> Meter<'a> {
             }
             let hits = program.actions.iter().map(|action| {
                 let runs = if matches!(action.shape, Shape::Call { .. }) { 2 } else { 1 };
-                counts.of_type(action.record).saturating_mul(runs)
+                let within = within.get(action.record).copied().unwrap_or_default();
+                counts.of_type(action.record).saturating_add(within).saturating_mul(runs)
             });
             let hits = hits.max().unwrap_or(0);
             let run_ns = self.mean_runs.get(&index).map(|mean| (hits as f64 * mean) as u64);
@@ -172,20 +174,23 @@ impl<'a> Meter<'a> {
             detailed_step_ns: ns(self.detailed_ns + self.attached_at.map_or(0.0, |since| seen.step_ns - since)),
             base_ns: ns(seen.steps_cost_ns + seen.graphs_cost_ns),
             detail_ns: ns(seen.detail_cost_ns),
-            record_ns: self.record_costs(counts.busiest_lane()),
+            record_ns: self.record_costs(counts, &session.calls_within()),
             span_ns: self.span_costs(),
             built_in_costs: self.plan.costs.built_in,
         }
     }
 
-    /// What one record of each probe adds to a step. Probes that share a site share its trap: it is the first one's.
-    fn record_costs(&self, busiest_lane: f64) -> BTreeMap<String, f64> {
-        let mut costs = BTreeMap::new();
+    /// What one record of each probe adds to a step, with the calls that it stands for, of which there were so many of each
+    /// record type. Probes that share a site share its trap: it is the first one's.
+    fn record_costs(&self, counts: &Counts, within: &[u64]) -> BTreeMap<String, f64> {
+        let (busiest_lane, mut costs) = (counts.busiest_lane(), BTreeMap::new());
         for (index, program) in self.plan.programs.iter().enumerate() {
             let (Some(run), Some(action)) = (self.costs.of_run(index), program.actions.first()) else { continue };
             let runs = if matches!(action.shape, Shape::Call { .. }) { 2.0 } else { 1.0 };
             let part = if self.plan.tier(program) >= Tier::Detail { busiest_lane } else { 1.0 };
-            costs.insert(action.probe.clone(), (run * runs * part).round());
+            let records = counts.of_type(action.record).max(1) as f64;
+            let calls = 1.0 + within.get(action.record).map_or(0.0, |within| *within as f64 / records);
+            costs.insert(action.probe.clone(), (run * runs * part * calls).round());
         }
         costs
     }

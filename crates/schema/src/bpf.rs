@@ -6,6 +6,8 @@ use crate::{FieldLayout, FieldType, HEADER_SIZE, LossKind, MAX_FIELDS, NO_SITE, 
 
 /// Loss counters of each record type: entries of the map `pf_losses`.
 pub const LOSSES_PER_TYPE: u32 = 16;
+/// The last of them is of no loss: calls within one that stands for them, by which the recording costs more.
+pub const CALLS_WITHIN: u32 = LOSSES_PER_TYPE - 1;
 
 /// Bytes of an object that the program reads at once.
 pub const OBJECT_BLOCK_BYTES: u64 = 1024;
@@ -430,6 +432,7 @@ pub fn header() -> String {
         line(format!("\tPF_{},", c_name(&format!("{kind:?}"))));
     }
     line(format!("}};\n#define PF_LOSSES_PER_TYPE {LOSSES_PER_TYPE}"));
+    line(format!("#define PF_CALLS_WITHIN {CALLS_WITHIN} /* no loss: calls within one that stands for them */"));
     line("\n/* Where an argument is: bits 0 to 7 of its place. */\nenum pf_place {".into());
     for (name, code) in ArgumentCode::ALL {
         line(format!("\t{name} = {},", code as u64));
@@ -576,7 +579,7 @@ mod tests {
 
     #[test]
     fn the_numbers_fit_their_fields() {
-        assert!(LossKind::ALL.len() <= LOSSES_PER_TYPE as usize);
+        assert!(LossKind::ALL.len() <= CALLS_WITHIN as usize);
         assert!(LossKind::ALL.iter().enumerate().all(|(index, kind)| *kind as usize == index));
         assert_eq!(builtin_records().len(), BUILTIN);
         assert_eq!(HEADER_FIELDS.iter().map(|(_, bytes, _)| bytes).sum::<u32>(), HEADER_SIZE);

@@ -43,7 +43,7 @@ pub fn first_screen_text(report: &Report, style: &TextStyle) -> String {
     lines.extend(wrap(verdict, Some(width), "").into_iter().take(most).map(|line| style.paint(colour, &line)));
     lines.push(cut(&what_ran(report), width));
     lines.extend(wrap(&speed(report), Some(width), ""));
-    lines.extend(overhead(report).map(|text| cut(&text, width)));
+    lines.extend(overhead(report).into_iter().flat_map(|text| wrap(&text, Some(width), "")));
     let missing = missing(report, width);
     let sentences = report.verdict.sentences.iter().map(|text| wrap(&printable(text), Some(width), ""));
     let mut verdict_lines: Vec<String> = Vec::new();
@@ -160,7 +160,7 @@ fn overhead(report: &Report) -> Option<String> {
     let (part, measured) = report.sampling.overhead().filter(|(part, _)| *part >= MUCH)?;
     let how = match (measured, report.sampling.built_in_costs) {
         (true, _) => "measured",
-        (false, true) => "estimated by another machine's costs",
+        (false, true) => "estimated by another machine's costs; `profinfer doctor --calibrate` measures this one's",
         (false, false) => "estimated",
     };
     if let Some((spent, budget)) = report.sampling.of_the_budget() {

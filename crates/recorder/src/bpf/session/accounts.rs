@@ -5,6 +5,7 @@ use crate::bpf::attacher::Function;
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, MapType};
 use nix::errno::Errno;
+use profinfer_schema::bpf::{CALLS_WITHIN, LOSSES_PER_TYPE};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
@@ -26,6 +27,13 @@ impl Session<'_> {
             sum_of(values.iter().map(Vec::as_slice))
         };
         (0..self.loss_entries).map(sum).collect()
+    }
+
+    /// Calls within one that stands for them so far, by record type; none where none was counted.
+    pub fn calls_within(&self) -> Vec<u64> {
+        let counted = if self.loss_changes() > 0 { self.losses() } else { Vec::new() };
+        let of_types = counted.chunks(LOSSES_PER_TYPE as usize);
+        of_types.map(|counts| counts.get(CALLS_WITHIN as usize).copied().unwrap_or_default()).collect()
     }
 
     /// Spans that are open on threads now, by record.
