@@ -451,7 +451,9 @@ impl Sampler {
 
     fn timed_gap(&mut self, seen: &Seen) -> State {
         if self.windows == 0 {
-            return State::TimedGap { until_ns: seen.now_ns + WINDOW_NS };
+            // Half of the time that the budget needs to cover it, were the target in steps all the time.
+            let missing = (seen.cost_ns() + self.next_window_ns(seen)) / self.budget - self.bare_ns(seen);
+            return State::TimedGap { until_ns: seen.now_ns + (0.5 * missing).clamp(WINDOW_NS, 1e12) };
         }
         let by_cost = if self.is_idle() { 0.0 } else { self.next_window_ns(seen) / (self.budget * self.busy()) };
         let mean = by_cost.max(self.recorder_gap_ns(seen));
