@@ -100,9 +100,9 @@ impl BoundarySwitch {
         })
     }
 
-    /// Whether nothing changes before a second lane is seen.
+    /// Whether nothing changes before a lane, or a second one, is seen.
     pub(super) fn awaits_a_lane(&self) -> bool {
-        matches!(self.state, State::Detached)
+        matches!(self.state, State::Attached | State::Detached)
     }
 
     /// Time until the next poll; `None` where nothing will change any more.

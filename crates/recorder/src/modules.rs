@@ -276,9 +276,7 @@ impl<'a> Modules<'a> {
 
     /// Removes the probes of files that were written to.
     pub(super) fn check_files(&mut self, session: &mut Session<'_>, consumer: &Consumer) {
-        let of_each_file: BTreeMap<FileId, &Arc<ModuleFile>> =
-            self.groups.iter().flatten().map(|group| (group.file(), &group.of.module)).collect();
-        let changed = of_each_file.into_values().filter(|module| !module.file.is_unchanged());
+        let changed = self.probed_files().into_values().filter(|module| !module.file.is_unchanged());
         for module in changed.cloned().collect::<Vec<_>>() {
             self.give_up(&module, session);
         }
@@ -330,8 +328,11 @@ impl<'a> Modules<'a> {
     }
 
     fn deleted(&self) -> BTreeMap<FileId, &Arc<ModuleFile>> {
-        let deleted = self.groups.iter().flatten().filter(|group| group.of.module.file.is_deleted());
-        deleted.map(|group| (group.file(), &group.of.module)).collect()
+        self.probed_files().into_iter().filter(|(_, module)| module.file.is_deleted()).collect()
+    }
+
+    fn probed_files(&self) -> BTreeMap<FileId, &Arc<ModuleFile>> {
+        self.groups.iter().flatten().map(|group| (group.file(), &group.of.module)).collect()
     }
 
     /// Removes the probes of deleted files that no process has mapped: nobody can run them any more. It takes some

@@ -42,7 +42,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// Time between two readings of runs that the kernel skipped.
 const SKIPPED: Duration = Duration::from_secs(10);
 /// Time between two notices of what a budget was spent on.
-const ACCOUNT: Duration = Duration::from_secs(2);
+const ACCOUNT: Duration = Duration::from_secs(5);
 /// Time between two live lines: nothing that the clock alone brings comes more often.
 const LIVE: Duration = Duration::from_millis(250);
 /// How long a target that was interrupted has, to end within the trace.
