@@ -379,7 +379,7 @@ impl Model {
         let since = self.unseen_since.map_or(0, |since| self.settled.saturating_sub(since.max(first)));
         let unseen = sums.unseen_ns.saturating_add(since);
         let seen = (seconds * SECOND).saturating_sub(unseen) as f64 / 1e9;
-        // What was done in a moment tells of the other time, not what was not.
+        // Steps in a short time show a rate; that none came in it does not show that there are none.
         let tells = unseen == 0 || seen >= if sums.steps > 0 { FEWEST_SEEN } else { IDLE_SEEN };
         let each = |sum: u64| tells.then(|| sum as f64 / seen);
         let each_s = |sum: u64| sum as f64 / seconds as f64;

@@ -4,9 +4,9 @@
 //! no memory (exponentially), from means alone: nothing that a step is or does makes it more or less likely to be
 //! recorded. A window that the budget does not cover yet when its turn comes is put off by another draw. So what was
 //! spent is never beyond the budget. Attaching and detaching take the recorder processor time, too: windows are so far
-//! apart that this is, on average, no larger a part of one processor's time, for all recorders of one `serve` together. A recording begins between windows. What the
-//! first one costs can only be assumed: it comes when the budget covers a slowdown that few targets exceed, and shows what
-//! the next ones cost.
+//! apart that this is, on average, no larger a part of one processor's time, for all recorders of one `serve` together.
+//! A recording begins between windows. What the first one costs can only be assumed: it comes when the budget covers a
+//! slowdown that few targets exceed, and shows what the next ones cost.
 //!
 //! Where the probes of steps alone take too much of the budget, they go with the others. Then nobody counts steps in
 //! between: the *time* until the next window is drawn, in the same way, and a window is some time too. What the target
@@ -382,8 +382,7 @@ impl Sampler {
         (mean.clamp(1.0, 1e12) * self.draw()).round().max(1.0) as u64
     }
 
-    /// Steps until the budget may cover the first window: half of those that it takes as long as steps last as long as so
-    /// far, which may change.
+    /// Half of the steps in which the budget comes to cover the first window: they may become longer.
     fn steps_to_first(&self, seen: &Seen) -> u64 {
         let bare = seen.bare_ns();
         let missing = (seen.cost_ns() + self.next_cost_ns(seen)) / self.budget - bare;
