@@ -31,6 +31,8 @@ const SOON: Duration = Duration::from_millis(4);
 /// While nothing is, at least and at most.
 const LATER: Duration = Duration::from_millis(20);
 const LATEST: Duration = Duration::from_millis(250);
+/// The same before the first window: a target that begins may end soon, or have one lane only at first.
+const LATEST_FIRST: Duration = Duration::from_millis(40);
 /// A target that has begun no step for so long is idle, or in a long one.
 const STILL_NS: u64 = 1_000_000_000;
 
@@ -105,6 +107,9 @@ impl DetailSwitch {
             State::Detaching { .. } => return LATER,
             State::On if self.sampler.is_some() => (SOON, LATER),
             // A rate is to be seen to fall at once, and a target that begins.
+            _ if self.is_idle() && self.sampler.as_ref().is_some_and(Sampler::awaits_first_window) => {
+                (LATER, LATEST_FIRST)
+            }
             _ if self.is_idle() => (LATER, LATEST),
             State::On | State::Off | State::Waiting => return LATER,
         };

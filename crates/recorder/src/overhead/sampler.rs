@@ -188,6 +188,11 @@ impl Sampler {
         self.stays.is_none().then(|| self.unseen.step_ns + self.unseen.since_ns.map_or(0.0, open))
     }
 
+    /// Whether there was no window yet.
+    pub(crate) fn awaits_first_window(&self) -> bool {
+        self.windows == 0
+    }
+
     /// The time of the target itself in steps that covers the first window, ns; `None` once it has begun.
     pub(crate) fn first_window_ns(&self, seen: &Seen) -> Option<f64> {
         let waits = self.windows == 0 && matches!(self.state, State::Gap { .. } | State::TimedGap { .. });
