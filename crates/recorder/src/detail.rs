@@ -31,8 +31,6 @@ const SOON: Duration = Duration::from_millis(4);
 /// While nothing is, at least and at most.
 const LATER: Duration = Duration::from_millis(20);
 const LATEST: Duration = Duration::from_millis(250);
-/// The same before the first window: a target that begins may end soon, or have one lane only at first.
-const LATEST_FIRST: Duration = Duration::from_millis(40);
 /// A target that has begun no step for so long is idle, or in a long one.
 const STILL_NS: u64 = 1_000_000_000;
 
@@ -107,9 +105,6 @@ impl DetailSwitch {
             State::Detaching { .. } => return LATER,
             State::On if self.sampler.is_some() => (SOON, LATER),
             // A rate is to be seen to fall at once, and a target that begins.
-            _ if self.is_idle() && self.sampler.as_ref().is_some_and(Sampler::awaits_first_window) => {
-                (LATER, LATEST_FIRST)
-            }
             _ if self.is_idle() => (LATER, LATEST),
             State::On | State::Off | State::Waiting => return LATER,
         };
@@ -232,11 +227,12 @@ impl DetailSwitch {
     /// How long the budget has nothing to decide.
     fn undecided(&self, seen: &Seen) -> Duration {
         // A target that begins no step will not have ended many soon.
-        if monotonic_ns().saturating_sub(self.running.1) > STILL_NS {
-            return LATEST * 2;
-        }
+        let is_still = monotonic_ns().saturating_sub(self.running.1) > STILL_NS;
         let ns = self.sampler.as_ref().map_or(0.0, |sampler| sampler.undecided_ns(seen));
-        Duration::from_nanos(ns.max(0.0) as u64)
+        let undecided = if is_still { LATEST * 2 } else { Duration::from_nanos(ns.max(0.0) as u64) };
+        // A target that begins may end soon, or have one lane only at first.
+        let awaits_first = self.sampler.as_ref().is_some_and(Sampler::awaits_first_window);
+        if awaits_first { undecided.min(LATER * 2) } else { undecided }
     }
 
     fn is_wanted(&mut self, seen: &Seen) -> bool {
