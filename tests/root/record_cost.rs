@@ -2,12 +2,14 @@
 //! described whenever it has changed; a boundary is not recorded, and still splits spans. These need root, a C compiler
 //! and clang.
 
+use crate::invocation::{json, profinfer, succeeds};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const PROBESET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/things.yaml");
 const PLANNED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/planned.yaml");
+const WITHIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/calls_within.yaml");
 /// Calls that `things.c` makes in its step and in graphs, outside graphs, and on its other thread.
 const IN_GRAPHS: usize = 6 * 4;
 const OUTSIDE: usize = 5;
@@ -23,10 +25,7 @@ fn record(arguments: &[&str]) -> Vec<Value> {
 /// Records a run of the C program beside a probeset; the trace, record by record, and the recorder's exit status.
 fn run(probeset: &str, arguments: &[&str], words: &[&str]) -> (Vec<Value>, Option<i32>) {
     let folder = tempfile::tempdir().unwrap();
-    let source = Path::new(probeset).with_extension("c");
-    let (target, trace) = (folder.path().join(source.file_stem().unwrap()), folder.path().join("run.pfi"));
-    let built = Command::new("cc").args(["-O2", "-g", "-o"]).arg(&target).arg(source).arg("-lpthread").status();
-    assert!(built.expect("a C compiler").success());
+    let (target, trace) = (built(probeset, folder.path()), folder.path().join("run.pfi"));
     let profinfer = env!("CARGO_BIN_EXE_profinfer");
     let mut recorder = Command::new(profinfer);
     recorder.args(["record", probeset, "-o"]).arg(&trace).args(arguments).arg("--").arg(&target).args(words);
@@ -46,6 +45,15 @@ fn run(probeset: &str, arguments: &[&str], words: &[&str]) -> (Vec<Value>, Optio
         "{report}"
     );
     (records, status)
+}
+
+/// The C program beside a probeset.
+fn built(probeset: &str, folder: &Path) -> PathBuf {
+    let source = Path::new(probeset).with_extension("c");
+    let target = folder.join(source.file_stem().unwrap());
+    let built = Command::new("cc").args(["-O2", "-g", "-o"]).arg(&target).arg(source).arg("-lpthread").status();
+    assert!(built.expect("a C compiler").success());
+    target
 }
 
 /// In which step, from 0, each description of a thing was made, and the kind it told.
@@ -125,58 +133,20 @@ fn an_identity_that_does_not_hold_is_found_out_and_used_no_more() {
     assert_eq!(descriptions(&records, "thing 1"), changes);
 }
 
-/// Calls within one that stands for them are no operators. They take the target time all the same, and the overhead says so.
+/// Calls within one that stands for them are no operators. They take the target time all the same: the overhead has them.
 #[test]
 #[ignore = "needs root"]
 fn calls_within_an_operator_are_part_of_the_overhead() {
-    let overhead = |parts: &str| {
+    let cost_of_a_record = |parts: &str| {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        std::fs::write(path("within.c"), WITHIN).unwrap();
-        std::fs::write(path("within.yaml"), WITHIN_PROBESET).unwrap();
-        let built = Command::new("cc").args(["-O1", "-o"]).arg(path("within")).arg(path("within.c")).status();
-        assert!(built.expect("a C compiler").success());
-        let profinfer = env!("CARGO_BIN_EXE_profinfer");
-        let mut recorder = Command::new(profinfer);
-        recorder.arg("record").arg(path("within.yaml")).arg("-o").arg(path("run.pfi")).arg("--");
-        let output = recorder.arg(path("within")).arg(parts).stdin(Stdio::null()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let report = Command::new(profinfer).args(["report", "--json"]).arg(path("run.pfi")).output().unwrap();
-        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let target = built(WITHIN, folder.path());
+        let trace = folder.path().join("run.pfi").display().to_string();
+        succeeds(profinfer(&["record", WITHIN, "-o", &trace, "--"]).arg(target).arg(parts));
+        let report = json(&["report", &trace, "--json"]);
         assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
-        let dump = Command::new(profinfer).args(["info", "--json"]).arg(path("run.pfi")).output().unwrap();
-        let info: Value = serde_json::from_slice(&dump.stdout).unwrap();
-        info["end"]["price"]["record_ns"]["operator"].as_f64().unwrap()
+        json(&["info", &trace, "--json"])["end"]["price"]["record_ns"]["operator"].as_f64().unwrap()
     };
-    let (few, many) = (overhead("0"), overhead("100"));
+    let (few, many) = (cost_of_a_record("0"), cost_of_a_record("100"));
     // Each record stands for 101 calls.
     assert!((50.0..200.0).contains(&(many / few)), "{few} and {many} ns");
 }
-
-const WITHIN: &str = r#"
-#include <stdlib.h>
-__attribute__((noinline)) void part(int part) { __asm__ volatile("" ::"r"(part)); }
-__attribute__((noinline)) void whole(int parts) {
-    for (int i = 0; i < parts; i++)
-        part(i);
-    __asm__ volatile("");
-}
-__attribute__((noinline)) void step(int parts) {
-    for (int i = 0; i < 5; i++)
-        whole(parts);
-    __asm__ volatile("");
-}
-int main(int count, char ** words) {
-    (void) count;
-    for (int i = 0; i < 50; i++)
-        step(atoi(words[1]));
-}
-"#;
-const WITHIN_PROBESET: &str = r#"
-profinfer: 1
-engine: toy
-modules: { toy: within }
-probes:
-  step: { at: "toy:step(i32 parts)", role: step }
-  operator: { at: "toy:{whole,part}(i32 parts)", role: operator, fields: { op: "match[1]" } }
-"#;
