@@ -395,7 +395,7 @@
 		    pf_##tier##_is_stale((thread)->spans.name.frame[0].record.header.start))                           \
 			(thread)->spans.name.depth = 0;                                                                \
 	} while (0)
-/* The same for those that their caller has left, as far as nobody watches how. */
+/* The same at the end of their thread, as far as nobody watches for returns. */
 #define PF_FORGET_LEFT(thread, name, tier, now)                                                                        \
 	do {                                                                                                           \
 		if ((thread)->spans.name.depth &&                                                                      \
@@ -411,8 +411,9 @@
 	do {                                                                                                           \
 		if (but == TYPE_##name##_record || also == TYPE_##name##_record)                                       \
 			break;                                                                                         \
-		PF_FORGET_LEFT(thread, name, tier, now);                                                               \
-		PF_DROP_WITHIN(thread, name, limit, sp, TYPE_##name##_record);                                         \
+		PF_FORGET(thread, name, tier);                                                                         \
+		/* While probes come off, ends may be missed; what is open may still end with a probe. */              \
+		PF_DROP_WITHIN(thread, name, limit, sp, TYPE_##name##_record, pf_##tier##_on(now));                    \
 	} while (0)
 /* Calls of a thread that ends never return. */
 #define PF_COUNT_LEFT(name, tier, limit)                                                                               \

@@ -150,10 +150,10 @@ static __always_inline _Bool pf_is_of_other_slot(const __u64 *frame)
 
 /*
  * Drops frames whose stack is gone: those below `sp` and, at the entry of another call (`also_at`), the one at it and those
- * that were written over; and those of other slots.
+ * that were written over; and those of other slots. `is_loss`: their ends were watched for.
  */
 static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *depth, void *frames, __u32 stride,
-					      __u32 limit, __u64 sp, _Bool also_at, __u16 type)
+					      __u32 limit, __u64 sp, _Bool also_at, __u16 type, _Bool is_loss)
 {
 	for (__u32 i = 0; i < limit; i++) {
 		__u64 top = *depth;
@@ -168,10 +168,10 @@ static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *d
 		    !(also_at && pf_is_overwritten(frame[0])))
 			break;
 		*depth = top - 1;
-		if (!of_other_slot)
+		if (!of_other_slot && is_loss)
 			pf_lose_records(thread, type, PF_MISSING_RETURN, 1);
 		/* Calls that were taken as parts of it may have come after it was left. */
-		if (limit == 1 && frame[1])
+		if (limit == 1 && frame[1] && is_loss)
 			pf_lose_records(thread, type, PF_TOO_DEEP, frame[1]);
 	}
 }
@@ -209,7 +209,7 @@ static __always_inline void *pf_push(struct pf_call *call, __u64 *depth, void *f
 		same = frame[0] == call->sp && pf_is_tail_call(call);
 	}
 	if (!same)
-		pf_drop_abandoned(call->thread, depth, frames, stride, limit, call->sp, 1, type);
+		pf_drop_abandoned(call->thread, depth, frames, stride, limit, call->sp, 1, type, 1);
 	top = *depth;
 	/* The outermost stands for both. */
 	if (same && limit == 1)
@@ -241,7 +241,7 @@ static __always_inline void *pf_pop(struct pf_call *call, __u64 *depth, void *fr
 	__u64 top;
 	__u64 *frame;
 
-	pf_drop_abandoned(call->thread, depth, frames, stride, limit, call->sp, 0, type);
+	pf_drop_abandoned(call->thread, depth, frames, stride, limit, call->sp, 0, type, 1);
 	top = *depth;
 	if (top == 0 || top > limit)
 		return NULL;
@@ -332,9 +332,9 @@ static __always_inline void pf_note_step(struct pf_thread *thread, _Bool is_with
 	pf_push(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                             \
 		sizeof((call)->thread->spans.name.frame[0]), limit, type, object)
 /* Where a call returns, those that it called and that are still open never will. */
-#define PF_DROP_WITHIN(thread, name, limit, sp, type)                                                                  \
+#define PF_DROP_WITHIN(thread, name, limit, sp, type, is_loss)                                                         \
 	pf_drop_abandoned(thread, &(thread)->spans.name.depth, (thread)->spans.name.frame,                             \
-			  sizeof((thread)->spans.name.frame[0]), limit, sp, 0, type)
+			  sizeof((thread)->spans.name.frame[0]), limit, sp, 0, type, is_loss)
 #define PF_COUNT_OPEN(thread, name, limit, type)                                                                       \
 	pf_count_open(thread, &(thread)->spans.name.depth, (thread)->spans.name.frame,                                 \
 		      sizeof((thread)->spans.name.frame[0]), limit, type)

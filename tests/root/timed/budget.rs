@@ -125,11 +125,11 @@ fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
     let report = report(&run.trace());
     assert_eq!(report["completeness"]["complete"], true);
     let sampling = &report["sampling"];
-    // Where a stretch is over, a step may go on for longer than its end is waited for.
+    // Where a stretch is over, the step that runs is waited for. A machine may hold one up for longer than that.
     let within = steps.iter().map(|step| step.1 as u64).sum::<u64>();
     let stretches = sampling["windows"].as_u64().unwrap();
     let loose = trace.count("operator") - within;
-    assert!(loose <= 4 * stretches, "{loose} operators of steps that were not seen, in {stretches} stretches");
+    assert!(loose <= 4, "{loose} operators of steps that were not seen, in {stretches} stretches");
     assert!(sampling["unseen_ns"].as_u64().unwrap() > 0);
     let first_screen = Command::new(env!("CARGO_BIN_EXE_profinfer")).arg("report").arg(run.trace()).output().unwrap();
     let first_screen = String::from_utf8(first_screen.stdout).unwrap();

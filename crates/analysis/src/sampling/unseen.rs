@@ -6,6 +6,10 @@ use crate::ids::Phase;
 use crate::numbers::t_of;
 use profinfer_schema::{DetailReason, DetailState, Notice};
 
+/// The estimated overhead of a step may be off by this part of it (standard deviation): what tracing costs depends on what
+/// the target has in its caches.
+const OVERHEAD_OFF: f64 = 0.5;
+
 /// The periods in which nothing was recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unseen {
@@ -168,22 +172,27 @@ impl Unseen {
     /// How many steps of a phase, or of any, were not recorded; `None` if there is no stretch to estimate from.
     /// Recording makes each step longer by `added_ns`.
     pub(crate) fn estimate(&self, counts: &StretchCounts, phase: Option<Phase>, added_ns: f64) -> Option<UnseenSteps> {
-        let of_stretch = |(stretch, (from, until)): (usize, (u64, u64))| {
-            let time = (until - from) as f64;
-            let (wanted, all) = (counts.of(stretch, phase), counts.of(stretch, None));
-            (wanted as f64, (time - all as f64 * added_ns.max(0.0)).max(time / 10.0))
-        };
         let stretches = self.stretches().filter(|(_, (from, until))| from < until);
-        let seen: Vec<(f64, f64)> = stretches.map(of_stretch).collect();
-        let (count, time) = seen.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        if time <= 0.0 {
+        let seen: Vec<(f64, f64, f64)> = stretches
+            .map(|(stretch, (from, until))| {
+                let all = counts.of(stretch, None) as f64;
+                (counts.of(stretch, phase) as f64, (until - from) as f64, all * added_ns.max(0.0))
+            })
+            .collect();
+        let stretches = seen.len();
+        // With the overhead as estimated, and where it is larger by some part.
+        let own_time = |(_, time, added): &(f64, f64, f64), more: f64| (time - added * (1.0 + more)).max(time / 10.0);
+        let count: f64 = seen.iter().map(|(count, ..)| count).sum();
+        let time = |more| seen.iter().map(|one| own_time(one, more)).sum::<f64>();
+        if time(0.0) <= 0.0 {
             return None;
         }
-        let (rate, unseen, stretches) = (count / time, self.ns() as f64, seen.len());
+        let (rate, unseen) = (count / time(0.0), self.ns() as f64);
         let variance = (stretches > 1).then(|| {
-            let mean_time = time / stretches as f64;
-            let off: f64 = seen.iter().map(|(count, time)| ((count - rate * time) / mean_time).powi(2)).sum();
-            off / (stretches * (stretches - 1)) as f64 * unseen * unseen
+            let mean_time = time(0.0) / stretches as f64;
+            let off: f64 = seen.iter().map(|one| ((one.0 - rate * own_time(one, 0.0)) / mean_time).powi(2)).sum();
+            let by_overhead = count / time(OVERHEAD_OFF) - rate;
+            (off / (stretches * (stretches - 1)) as f64 + by_overhead * by_overhead) * unseen * unseen
         });
         Some(UnseenSteps { steps: rate * unseen, variance, stretches })
     }
@@ -226,7 +235,10 @@ mod tests {
         let found = of_rows(&unseen, &even, Some(Phase::Decode), 0.0).unwrap();
         assert_eq!((found.steps, found.half_width(), found.stretches), (260.0, Some(0.0), 2));
         // They would come faster if it did not take half of their time to see them.
-        assert_eq!(of_rows(&unseen, &even, Some(Phase::Decode), 5.0).unwrap().steps, 520.0);
+        let found = of_rows(&unseen, &even, Some(Phase::Decode), 5.0).unwrap();
+        assert_eq!(found.steps, 520.0);
+        // The overhead is an estimate: of three quarters of their time there would be 1,040 steps.
+        assert!((found.variance.unwrap().sqrt() - 520.0).abs() < 1e-6, "{found:?}");
         assert_eq!(of_rows(&unseen, &even, None, 5.0), of_rows(&unseen, &even, Some(Phase::Decode), 5.0));
         // By stretch they are the same.
         let mut since = UnseenSince::default();
