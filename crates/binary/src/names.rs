@@ -151,9 +151,8 @@ pub(crate) struct Matcher {
     pattern: String,
     /// `None` for a plain name.
     regex: Option<Regex>,
-    literal: Option<String>,
-    /// All such texts.
-    literals: Vec<String>,
+    /// For each choice that its braces leave, the texts that a symbol of it contains, mangled or not.
+    choices: Vec<Vec<String>>,
     /// It is compared with names with their parameters.
     with_parameters: bool,
     /// It has wildcards, and names nothing within a function: they do not reach there. What a compiler makes of a lambda may
@@ -165,27 +164,27 @@ impl Matcher {
     /// `None` for a pattern that is malformed or too costly, which means no function.
     pub(crate) fn new(pattern: &NamePattern) -> Option<Self> {
         let regex = if pattern.is_glob() { Some(compiled(&pattern.to_regex())?) } else { None };
-        let parameters_from = pattern.before_parameters();
-        let literals = literals(parameters_from.unwrap_or(&pattern.0));
+        let before_parameters = pattern.before_parameters();
+        let of_names = NamePattern(before_parameters.unwrap_or(&pattern.0).to_owned());
         Some(Self {
             pattern: pattern.0.clone(),
             regex,
-            literal: longest(&literals),
-            literals,
-            with_parameters: parameters_from.is_some(),
+            choices: of_names.choices().iter().map(|choice| literals(choice)).collect(),
+            with_parameters: before_parameters.is_some(),
             is_outermost: pattern.has_wildcards() && !pattern.is_within_function(),
         })
     }
 
-    /// Text that every symbol the pattern means contains, mangled or not; `None` where nothing is certain.
-    pub(crate) fn literal(&self) -> Option<&str> {
-        self.literal.as_deref()
+    /// Texts of which every symbol that the pattern means contains one, mangled or not; `None` where none is certain.
+    pub(crate) fn literals(&self) -> Option<Vec<&str>> {
+        self.choices.iter().map(|choice| longest(choice)).collect()
     }
 
     /// Whether the pattern means this symbol.
     pub(crate) fn matches(&self, symbol: &str) -> Option<Match> {
         // To demangle a name costs far more than to see that it cannot be meant.
-        if symbol.len() > MAX_SYMBOL || !self.literals.iter().all(|literal| symbol.contains(literal)) {
+        let may_be = |literals: &Vec<String>| literals.iter().all(|literal| symbol.contains(literal));
+        if symbol.len() > MAX_SYMBOL || !self.choices.iter().any(may_be) {
             return None;
         }
         if self.regex.is_none() && self.pattern == symbol {
@@ -297,8 +296,8 @@ pub(crate) fn with_parameters(symbol: &str) -> Option<(String, String)> {
 }
 
 /// The longest one; of several the first.
-fn longest(literals: &[String]) -> Option<String> {
-    literals.iter().rev().max_by_key(|literal| literal.len()).cloned()
+fn longest(literals: &[String]) -> Option<&str> {
+    literals.iter().rev().max_by_key(|literal| literal.len()).map(String::as_str)
 }
 
 /// The runs of identifier characters outside braces that a mangled name must spell out.
@@ -482,13 +481,21 @@ mod tests {
 
     #[test]
     fn the_literal_is_in_every_mangled_name() {
-        let literal = |pattern: &str| longest(&literals(pattern));
+        let literal = |pattern: &str| longest(&literals(pattern)).map(str::to_owned);
         assert_eq!(literal("context::process_ubatch"), Some("process_ubatch".into()));
         assert_eq!(literal("std::string::*"), None, "std::string is written Ss");
         assert_eq!(literal("Eng::CPU*::on{Execute,Resize}"), Some("Eng".into()));
         assert_eq!(literal("*tring::size"), Some("size".into()));
         assert_eq!(literal("*"), None);
         assert_eq!(literal("std::vector<int, std::allocator<int> >::push_back"), Some("push_back".into()));
+        let of_choices = |pattern: &str| {
+            let matcher = Matcher::new(&NamePattern(pattern.to_owned())).unwrap();
+            matcher.literals().map(|all| all.into_iter().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(of_choices("{eval,engine::evaluate}"), Some(vec!["eval".into(), "evaluate".into()]));
+        assert_eq!(of_choices("{eval,*}"), None);
+        assert_eq!(of_choices("{go,run}_{a,b}(int)").unwrap(), ["go_a", "run_a", "go_b", "run_b"]);
+        assert!(matches("{eval,engine::evaluate}", "_ZN6engine8evaluateEi").is_some());
         assert!(matches("std::*::c_str", "_ZNKSs5c_strEv").is_some());
         assert!(matches("*operator()*", "_ZN3BoxclEv").is_some());
     }

@@ -201,9 +201,10 @@ impl Table {
         (name, end.unwrap_or(rest.len()) + 1)
     }
 
-    /// The symbols whose names have the matcher's literal in them.
+    /// The symbols whose names have one of the matcher's literals in them.
     fn candidates(&self, bytes: &[u8], matcher: &Matcher) -> Vec<&Symbol> {
-        let Some(literal) = matcher.literal().and_then(|literal| Regex::new(&regex::escape(literal)).ok()) else {
+        let any = |literals: Vec<&str>| literals.into_iter().map(regex::escape).collect::<Vec<_>>().join("|");
+        let Some(literal) = matcher.literals().and_then(|literals| Regex::new(&any(literals)).ok()) else {
             return self.symbols.iter().collect();
         };
         let strings = self.strings(bytes);

@@ -103,6 +103,39 @@ impl NamePattern {
         None
     }
 
+    /// Patterns without a choice in braces that mean together what this one means; itself where these would be too many.
+    pub fn choices(&self) -> Vec<String> {
+        const MOST: usize = 64;
+        // What stands before the braces, and the choices so far with it.
+        let (mut all, mut before, mut chosen) = (vec![String::new()], Vec::new(), Vec::new());
+        for piece in self.pieces() {
+            let text = match piece {
+                Piece::Literal(c) => c,
+                Piece::Any { .. } => '*',
+                Piece::One => '?',
+                Piece::Begin => {
+                    before.clone_from(&all);
+                    continue;
+                }
+                Piece::Or => {
+                    chosen.append(&mut all);
+                    all.clone_from(&before);
+                    continue;
+                }
+                Piece::End => {
+                    chosen.append(&mut all);
+                    std::mem::swap(&mut all, &mut chosen);
+                    continue;
+                }
+            };
+            if all.len() > MOST {
+                return vec![self.0.clone()];
+            }
+            all.iter_mut().for_each(|choice| choice.push(text));
+        }
+        if all.len() > MOST { vec![self.0.clone()] } else { all }
+    }
+
     /// The anchored regular expression it stands for, with one group a capture.
     pub fn to_regex(&self) -> String {
         let mut regex = String::from("^");
@@ -252,6 +285,19 @@ mod tests {
         assert_eq!(short("ns::{a*,b,c,d,e}::{f,g,h,i,j}_run"), "ns::{a*,b,…}::{f,g,…}_run");
         assert_eq!(short("run{"), "run{");
         assert_eq!(short("a}b,c,d,e,f"), "a}b,c,d,e,f");
+    }
+
+    #[test]
+    fn a_choice_is_taken_apart() {
+        let choices = |pattern: &str| NamePattern(pattern.to_owned()).choices();
+        assert_eq!(choices("a::{b,c*}::{d,e}"), ["a::b::d", "a::c*::d", "a::b::e", "a::c*::e"]);
+        assert_eq!(choices("run*"), ["run*"]);
+        assert_eq!(choices("{lambda(int, int)#1}::operator*"), ["{lambda(int, int)#1}::operator*"]);
+        assert_eq!(choices("a{,b}"), ["a", "ab"]);
+        let many = "{a,b,c,d,e}{a,b,c,d,e}{a,b,c,d,e}";
+        assert_eq!(choices(many), [many]);
+        // Unfinished, as the grammar of probesets has none.
+        let _ = (choices("a{b,"), choices("a}b"), choices("{"));
     }
 
     #[test]
