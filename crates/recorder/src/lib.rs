@@ -20,6 +20,7 @@ mod frequency;
 mod guard;
 mod guardian;
 pub mod host;
+mod kernel_files;
 mod kernel_losses;
 mod launch;
 mod learn;

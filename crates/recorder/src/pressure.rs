@@ -3,7 +3,8 @@
 
 use super::clock::{boot_ns, monotonic_ns};
 use super::consumer::Consumer;
-use super::process::{family, state};
+use super::kernel_files::KernelFiles;
+use super::process::family;
 use nix::unistd::{SysconfVar, sysconf};
 use profinfer_binary::ProcessStat;
 use profinfer_schema::{Notice, Pressure, RecordKind, Schema, Stalled};
@@ -37,6 +38,7 @@ const MOST_NOTICES: u32 = 20_000;
 pub(super) struct PressurePoll {
     /// Nanoseconds of a tick.
     tick: u64,
+    files: KernelFiles,
     mounts: Mounts,
     processes: BTreeMap<i32, ProcessCounts>,
     family: Family,
@@ -166,6 +168,7 @@ impl PressurePoll {
         let mounts = read("/proc/self/mountinfo").unwrap_or_default();
         Self {
             tick: 1_000_000_000 / hz.max(1),
+            files: KernelFiles::default(),
             mounts: Mounts::parse(&mounts),
             processes: BTreeMap::new(),
             family: Family::new(schema),
@@ -236,7 +239,7 @@ impl PressurePoll {
         let (sum, left_out) = self.used(&processes);
         let before = self.counts;
         let moved = self.look(pid);
-        self.counts = self.limits.counts(self.groups.stalls.as_deref());
+        self.counts = self.limits.counts(self.groups.stalls.as_deref(), &mut self.files);
         // Counts of another group are not to be compared.
         let before = if moved { self.counts } else { before };
         let more = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
@@ -268,7 +271,9 @@ impl PressurePoll {
         let last_tick = std::mem::replace(&mut self.tick_polled, boot_ns() / self.tick);
         let mut sum = ProcessCounts::default();
         let polled = processes.iter().copied().take(MOST_PROCESSES);
-        let polled: BTreeMap<i32, _> = polled.filter_map(|pid| Some((pid, ProcessCounts::of(pid)?))).collect();
+        let files = &mut self.files;
+        let polled: BTreeMap<i32, _> =
+            polled.filter_map(|pid| Some((pid, ProcessCounts::from(stat(pid, files)?)))).collect();
         for (pid, now) in &polled {
             let before = now.before(self.processes.get(pid), last_tick);
             sum.user += now.user.saturating_sub(before.user);
@@ -283,9 +288,10 @@ impl PressurePoll {
     /// Looks for the groups of the process, which a wrapper may just have moved it to, and sometimes for their limits;
     /// whether the groups are others than before.
     fn look(&mut self, pid: i32) -> bool {
-        let Some(cgroup) = cgroup(pid) else { return false };
+        let Some(cgroup) = cgroup(pid, &mut self.files) else { return false };
         let moved = cgroup != self.cgroup;
         if moved {
+            self.files.close();
             self.groups = self.mounts.groups_of(&cgroup);
             self.cgroup = cgroup;
         }
@@ -298,10 +304,6 @@ impl PressurePoll {
 }
 
 impl ProcessCounts {
-    fn of(pid: i32) -> Option<Self> {
-        ProcessStat::read(pid.cast_unsigned()).map(Self::from)
-    }
-
     /// The counts at the last poll, which was at that tick. One that was not polled then may have run for long, among too many
     /// others: only one that began since is counted from its beginning.
     fn before(self, last: Option<&Self>, last_tick: u64) -> Self {
@@ -388,10 +390,14 @@ fn unescaped(path: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(plain))
 }
 
+fn stat(pid: i32, files: &mut KernelFiles) -> Option<ProcessStat> {
+    ProcessStat::parse(&String::from_utf8_lossy(files.read(Path::new(&format!("/proc/{pid}/stat")))?))
+}
+
 /// What the kernel tells of a process's groups; `None` where it has ended.
-fn cgroup(pid: i32) -> Option<Vec<u8>> {
-    let text = read(&format!("/proc/{pid}/cgroup"))?;
-    state(pid).filter(|state| !matches!(state, 'Z' | 'X')).map(|_| text)
+fn cgroup(pid: i32, files: &mut KernelFiles) -> Option<Vec<u8>> {
+    let text = files.read(Path::new(&format!("/proc/{pid}/cgroup")))?.to_vec();
+    stat(pid, files).filter(|stat| !matches!(stat.state, 'Z' | 'X')).map(|_| text)
 }
 
 /// A group's folder, and those of the groups around it: in the latest mount that shows it, else in the latest of all, which
@@ -418,8 +424,8 @@ impl Groups {
 }
 
 impl Limits {
-    fn counts(&self, stalls: Option<&Path>) -> GroupCounts {
-        let throttled = self.throttling.iter().map(|folder| throttled(folder).unwrap_or(0));
+    fn counts(&self, stalls: Option<&Path>, files: &mut KernelFiles) -> GroupCounts {
+        let throttled = self.throttling.iter().map(|folder| throttled(folder, files).unwrap_or(0));
         let mut counts = GroupCounts {
             quota: self.quota,
             throttled: throttled.reduce(u64::saturating_add),
@@ -427,14 +433,14 @@ impl Limits {
         };
         if let Some((limit, folder)) = &self.memory {
             counts.limit = Some(*limit);
-            counts.hits =
-                number(&folder.join("memory.failcnt")).or_else(|| value(&folder.join("memory.events"), &["max"]));
+            let hits = files.text(&folder.join("memory.failcnt")).and_then(|text| text.trim().parse().ok());
+            counts.hits = hits.or_else(|| value(files, &folder.join("memory.events"), &["max"]));
             let names = ["total_workingset_refault_file", "total_workingset_refault_anon"];
             let names_v2 = ["workingset_refault_file", "workingset_refault_anon"];
             let stat = folder.join("memory.stat");
-            counts.refaults = value(&stat, &names).or_else(|| value(&stat, &names_v2));
+            counts.refaults = value(files, &stat, &names).or_else(|| value(files, &stat, &names_v2));
         }
-        counts.stalled = stalled(stalls, Path::new("/proc/pressure"));
+        counts.stalled = stalled(stalls, Path::new("/proc/pressure"), files);
         counts
     }
 }
@@ -451,21 +457,20 @@ fn cpu_quota(folder: &Path) -> Option<f64> {
 }
 
 /// ns that a group was not let run, over its CPUs.
-fn throttled(folder: &Path) -> Option<u64> {
+fn throttled(folder: &Path, files: &mut KernelFiles) -> Option<u64> {
     let stat = folder.join("cpu.stat");
-    value(&stat, &["throttled_time"])
-        .or_else(|| value(&stat, &["throttled_usec"]).map(|microseconds| microseconds.saturating_mul(1000)))
+    value(files, &stat, &["throttled_time"])
+        .or_else(|| value(files, &stat, &["throttled_usec"]).map(|microseconds| microseconds.saturating_mul(1000)))
 }
 
 /// Stalls of a group, or of the machine, since it was made; `None` where the kernel does not count them.
-fn stalled(group: Option<&Path>, machine: &Path) -> Option<Stalled> {
-    let of = |resource: &str| {
+fn stalled(group: Option<&Path>, machine: &Path, files: &mut KernelFiles) -> Option<Stalled> {
+    let mut of = |resource: &str| {
         let path = match group {
             Some(group) => group.join(format!("{resource}.pressure")),
             None => machine.join(resource),
         };
-        let text = std::fs::read_to_string(path).ok()?;
-        let some = text.lines().find(|line| line.starts_with("some "))?;
+        let some = files.text(&path)?.lines().find(|line| line.starts_with("some "))?;
         let (_, microseconds) = some.rsplit_once("total=")?;
         microseconds.trim().parse::<u64>().ok()?.checked_mul(1000)
     };
@@ -484,9 +489,8 @@ fn number(path: &Path) -> Option<u64> {
 }
 
 /// The sum of these keys' values in a file of keys and values; `None` where it has none of them.
-fn value(path: &Path, keys: &[&str]) -> Option<u64> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+fn value(files: &mut KernelFiles, path: &Path, keys: &[&str]) -> Option<u64> {
+    let pairs = files.text(path)?.lines().filter_map(|line| line.split_once(' '));
     let values = pairs.filter(|(key, _)| keys.contains(key)).filter_map(|(_, value)| value.trim().parse::<u64>().ok());
     values.reduce(u64::saturating_add)
 }
@@ -501,7 +505,7 @@ mod tests {
     }
 
     fn counts_of(groups: &Groups) -> GroupCounts {
-        groups.limits().counts(groups.stalls.as_deref())
+        groups.limits().counts(groups.stalls.as_deref(), &mut KernelFiles::default())
     }
 
     fn mountinfo(root: &Path) -> String {
@@ -619,7 +623,7 @@ mod tests {
     fn stalls_are_of_the_group_or_of_the_machine() {
         let folder = tempfile::tempdir().unwrap();
         let (machine, group) = (folder.path().join("pressure"), folder.path().join("unified/a"));
-        assert_eq!(stalled(None, &machine), None, "a kernel without them");
+        assert_eq!(stalled(None, &machine, &mut KernelFiles::default()), None, "a kernel without them");
         let text =
             |total: u64| format!("some avg10=0.00 avg60=1.20 avg300=0.10 total={total}\nfull avg10=0.00 total=1\n");
         for (resource, total) in [("cpu", 3), ("memory", 5), ("io", 7)] {
@@ -629,7 +633,7 @@ mod tests {
         assert_eq!(mounts(folder.path()).groups_of(b"0::/a\n").stalls, None, "it may be the group of all");
         write(&group.join("cgroup.events"), "populated 1\n");
         let of_machine = Stalled { of_group: false, cpu_ns: 3000, memory_ns: 5000, io_ns: 7000 };
-        assert_eq!(stalled(None, &machine), Some(of_machine));
+        assert_eq!(stalled(None, &machine, &mut KernelFiles::default()), Some(of_machine));
         let groups = mounts(folder.path()).groups_of(b"0::/a\n");
         assert_eq!(groups.stalls, Some(group));
         let of_group = Stalled { of_group: true, cpu_ns: 30_000, memory_ns: 50_000, io_ns: 70_000 };
@@ -670,7 +674,7 @@ mod tests {
         assert_eq!(used(None, 40), 900, "it began since");
         assert_eq!(used(Some(counts(50, 880)), 700), 20);
         assert_eq!(used(Some(counts(20, 5000)), 40), 900, "its number was another's");
-        let own = ProcessCounts::of(std::process::id().cast_signed()).unwrap();
+        let own = ProcessCounts::from(stat(std::process::id().cast_signed(), &mut KernelFiles::default()).unwrap());
         let hz = sysconf(SysconfVar::CLK_TCK).unwrap().unwrap().cast_unsigned();
         assert!((1..=boot_ns() / (1_000_000_000 / hz)).contains(&own.started), "{own:?}");
     }

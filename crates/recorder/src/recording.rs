@@ -471,7 +471,8 @@ impl<'a> Recording<'a> {
         let attach = self.modules.search_report.how_to_attach();
         // A report finds steps by operators.
         if nothing.is_some() && !is_too_short && !self.modules.search_report.has_operators(&counts) {
-            problems.0.extend(nothing_recorded(waiting, nothing, (reason, ending), attach.clone()));
+            let searched = self.parts.len() > 1;
+            problems.0.extend(nothing_recorded(waiting, nothing, (reason, ending), attach.clone(), searched));
         } else {
             // One engine's steps do not stand for those of another that was asked for.
             let without = waiting.0.into_iter().filter(|problem| problem.code == Code::GroupNotAttached);
@@ -636,12 +637,14 @@ fn has_failed(ending: Option<Ending>) -> bool {
     matches!(ending, Some(Ending::Killed(_))) || matches!(ending, Some(Ending::Exited(code)) if code != 0)
 }
 
-/// Why there is no step in the trace. Of a target that failed, its own message says more than what it did not load.
+/// Why there is no step in the trace. Of a target that failed, its own message says more than what it did not load. Of an
+/// engine that was `searched` for and found, its steps are what matters: a program may have it and use another.
 fn nothing_recorded(
     waiting: Diagnostics,
     nothing: Option<String>,
     (reason, ending): (Reason, Option<Ending>),
     attach: Option<String>,
+    searched: bool,
 ) -> Vec<Diagnostic> {
     let nothing = nothing.unwrap_or_default();
     if reason == Reason::TargetEnded && has_failed(ending) {
@@ -649,14 +652,17 @@ fn nothing_recorded(
         let failed = Diagnostic::error(Code::NothingRecorded, message).with_note(nothing);
         return vec![failed.hint("see the target's own messages")];
     }
-    if attach.is_none() && !waiting.0.is_empty() {
-        // Without its steps an engine is not there at all: that implies the rest.
-        let is_of_steps = |problem: &Diagnostic| problem.code == Code::GroupNotAttached;
-        let has_steps = waiting.0.iter().any(is_of_steps);
+    // Without its steps an engine is not there at all: that implies the rest.
+    let is_of_steps = |problem: &Diagnostic| problem.code == Code::GroupNotAttached;
+    let has_steps = waiting.0.iter().any(is_of_steps);
+    if attach.is_none() && !waiting.0.is_empty() && (has_steps || !searched) {
         return waiting.0.into_iter().filter(|problem| !has_steps || is_of_steps(problem)).collect();
     }
     let what = if reason == Reason::TargetEnded { "the target ended" } else { "the recording ended" };
     let message = format!("{what}, and {nothing}");
-    let hint = attach.unwrap_or_else(|| "`profinfer check` shows where the probes are".to_owned());
+    let hint = attach.unwrap_or_else(|| match searched {
+        true => "it may use another engine: `profinfer engines` lists those that are recorded; name one".to_owned(),
+        false => "`profinfer check` shows where the probes are".to_owned(),
+    });
     vec![Diagnostic::error(Code::NothingRecorded, message).hint(hint)]
 }
