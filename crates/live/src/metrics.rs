@@ -103,7 +103,7 @@ fn recording(all: &[Snapshot]) -> Metric<'_> {
 fn generative<'a>(all: &[&'a Snapshot]) -> Vec<Metric<'a>> {
     let requests = || all.iter().filter_map(|of| Some((*of, of.requests.as_ref()?)));
     let state = |(of, requests): (&'a Snapshot, &'a Requests)| {
-        [("queued", requests.queued), ("running", Some(requests.running))]
+        [("queued", requests.queued), ("running", requests.running)]
             .map(|(state, count)| Some(number(of, count? as f64).with("state", state)))
             .into_iter()
             .flatten()

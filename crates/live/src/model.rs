@@ -54,6 +54,9 @@ pub struct Model {
     /// Times in which nothing was recorded, for the budget: their sum, and when the open one began.
     unseen_ns: u64,
     unseen_since: Option<u64>,
+    /// How many times in which nothing was recorded have begun, and when the last of them ended.
+    gaps: u32,
+    recorded_since: u64,
     losses: Vec<LossRow>,
     verdict: Verdict,
 }
@@ -133,6 +136,8 @@ impl Model {
             overhead: None,
             unseen_ns: 0,
             unseen_since: None,
+            gaps: 0,
+            recorded_since: 0,
             losses: Vec::new(),
             verdict: Verdict { since: meta.origin.monotonic_ns, ..Verdict::default() },
         };
@@ -173,11 +178,13 @@ impl Model {
             let nothing = detail.steps_too && detail.reason != DetailReason::End;
             match detail.state {
                 DetailState::Off | DetailState::Detached if nothing => {
+                    self.gaps += u32::from(self.unseen_since.is_none());
                     let since = *self.unseen_since.get_or_insert(notice.time);
                     self.not_recorded(since, notice.time);
                 }
                 DetailState::On => {
                     if let Some(since) = self.unseen_since.take() {
+                        self.recorded_since = notice.time;
                         self.unseen_ns = self.unseen_ns.saturating_add(notice.time.saturating_sub(since));
                         self.not_recorded(since, notice.time);
                         let unseen = [notice.time.saturating_sub(since)];
@@ -347,8 +354,16 @@ impl Model {
 
     fn requests(&self) -> Requests {
         let requests = self.figures.followed.requests();
-        let mut open: Vec<Request> = requests.open().collect();
-        let running = open.len() as u64;
+        // What the last recorded stretch did not show is over, as far as anybody knows. What it did show counts for a while.
+        let last_stretch = self.gaps - u32::from(self.unseen_since.is_some());
+        let is_over =
+            requests.stretch() < last_stretch && self.settled > self.unseen_since.unwrap_or(self.recorded_since);
+        let mut open: Vec<Request> = requests.open().filter(|_| !is_over).collect();
+        let is_known = self.unseen_since.is_none_or(|since| self.now.saturating_sub(since) < SECONDS * SECOND);
+        let running = is_known.then_some(open.len() as u64);
+        if !is_known {
+            open.clear();
+        }
         open.sort_by_key(|request| (request.arrived.unwrap_or(request.begin), request.sequence));
         let figures = |request: &Request| RequestFigures {
             request: request.request,

@@ -161,7 +161,8 @@ fn speeds(of: &Snapshot) -> Vec<String> {
         |requests| {
             let ended = requests.duration.count;
             let queued = requests.queued.map_or_else(String::new, |queued| format!("{queued} queued, "));
-            format!("Requests  {} running, {queued}{ended} ended", requests.running)
+            let running = requests.running.map_or_else(|| "–".to_owned(), |running| running.to_string());
+            format!("Requests  {running} running, {queued}{ended} ended")
         },
     );
     let per_second = |value: Option<f64>, is_estimated: bool| {

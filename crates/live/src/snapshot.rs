@@ -179,8 +179,8 @@ pub struct PhaseFigures {
 pub struct Requests {
     /// Have arrived, and not begun; absent until one has begun.
     pub queued: Option<u64>,
-    /// Have begun, and not ended.
-    pub running: u64,
+    /// Have begun, and not ended; absent where nothing was recorded for the last seconds.
+    pub running: Option<u64>,
     /// Have ended: from arrival, or else the first step, to the last token.
     pub duration: Histogram,
     /// Tokens of the prompts that were computed, of those that ended.

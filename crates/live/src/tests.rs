@@ -284,7 +284,7 @@ fn assert_same(snapshot: &Snapshot, (statistics, timeline): &(Statistics, Timeli
     assert_eq!(snapshot.requests.is_some(), requests.were_recorded());
     if let Some(ours) = &snapshot.requests {
         let list = requests.list();
-        assert_eq!(ours.duration.count + ours.running, requests.count());
+        assert_eq!(ours.duration.count + ours.running.unwrap(), requests.count());
         let first = list.iter().filter_map(profinfer_analysis::Request::ttft);
         assert_eq!(snapshot.ttft, histogram(TIME_TO_FIRST_TOKEN, first));
     }
@@ -402,7 +402,7 @@ fn a_server_s_requests_are_there_while_they_run() {
             }
         }
     }
-    let running: Vec<u64> = seen.iter().map(|of| of.requests.as_ref().map_or(0, |r| r.running)).collect();
+    let running: Vec<u64> = seen.iter().map(|of| of.requests.as_ref().map_or(0, |r| r.running.unwrap())).collect();
     assert_eq!((running.iter().max(), running.first()), (Some(&2), Some(&1)), "{running:?}");
     let first = seen[0].requests.as_ref().unwrap();
     assert_eq!(
@@ -418,7 +418,7 @@ fn a_server_s_requests_are_there_while_they_run() {
     model.finish(None);
     let end = model.snapshot();
     let requests = end.requests.unwrap();
-    assert_eq!((requests.duration.count, requests.running, requests.queued), (3, 0, Some(0)));
+    assert_eq!((requests.duration.count, requests.running, requests.queued), (3, Some(0), Some(0)));
     assert_eq!((requests.input_tokens, requests.output_tokens), (34, 19));
     assert_eq!((end.ttft.count, end.tpot.count), (3, 16));
 }

@@ -53,6 +53,8 @@ pub(super) fn parts(batches: &[RawBatch]) -> Vec<SequencePart> {
 pub struct RequestEvent {
     /// When, ns.
     pub time: u64,
+    /// How many times in which nothing was recorded had begun before it.
+    pub stretch: u32,
     /// The process's number in the kernel.
     pub pid: u32,
     /// The thread on which it happened.

@@ -65,6 +65,7 @@ impl Timeline {
         let instance = self.decoder.instance(header, record);
         self.requests.push(RequestEvent {
             time: header.end,
+            stretch: self.unseen.stretch(header.start),
             pid,
             tid: header.tid,
             request,

@@ -114,6 +114,11 @@ impl Requests {
         self.open.values().copied().chain(others)
     }
 
+    /// How many times in which nothing was recorded had begun when the last step or event came: what is open was seen then.
+    pub fn stretch(&self) -> u32 {
+        self.stretch
+    }
+
     /// How many have arrived and wait for a sequence, where that is recorded: at most so many, since an engine may number
     /// other tasks as well. Where fewer sequences are given than there were once, none waits. `None` until a sequence was
     /// given.
@@ -210,27 +215,36 @@ impl Requests {
         }
     }
 
-    /// Takes the events up to a step's end, which are of the step before, or between the two. What they told before a time
-    /// in which nothing was recorded may be over.
+    /// Takes the events up to a step's end, which are of the step before, or between the two.
     fn events(&mut self, step: &Step) {
         let mut counted: Vec<GivenKey> = Vec::new();
-        let is_later = step.stretch > self.stretch;
-        if is_later {
-            self.stretch = step.stretch;
-            self.end_unseen();
-        }
         for event in &step.requests {
+            if self.goes_on_in(event.stretch) {
+                counted.clear();
+            }
             self.event(event, &mut counted);
         }
+        self.goes_on_in(step.stretch);
+    }
+
+    /// What comes now is of this stretch; whether nothing was recorded for a time before it. Then what is open may be over,
+    /// and what has a sequence afterwards may be another request.
+    fn goes_on_in(&mut self, stretch: u32) -> bool {
+        let is_later = stretch > self.stretch;
         if is_later {
+            self.stretch = stretch;
+            self.open.values_mut().for_each(|request| request.ends_unseen = true);
+            let keys: Vec<Key> = self.open.keys().copied().collect();
+            self.end(&keys, None);
             self.given.clear();
             self.servers.forget();
         }
+        is_later
     }
 
     /// Takes an event; the sequences that were given tokens since the last step are `counted`.
     fn event(&mut self, event: &RequestEvent, counted: &mut Vec<GivenKey>) {
-        let RequestEvent { time, pid, tid, request, sequence, tokens, instance } = *event;
+        let RequestEvent { time, pid, tid, request, sequence, tokens, instance, .. } = *event;
         if let Some((sequence, tokens)) = sequence.zip(tokens) {
             let key = (pid, tid, sequence);
             let begins_step = !counted.contains(&key);
@@ -322,13 +336,6 @@ impl Requests {
         self.end(&keys, Some(time));
         self.instances.retain(|other| *other != model);
         self.seen.remove(&model);
-    }
-
-    /// Nothing was recorded for a time: what has a sequence afterwards may be another request.
-    fn end_unseen(&mut self) {
-        self.open.values_mut().for_each(|request| request.ends_unseen = true);
-        let keys: Vec<Key> = self.open.keys().copied().collect();
-        self.end(&keys, None);
     }
 
     /// Ends open requests.
@@ -554,7 +561,7 @@ mod tests {
 
     /// An event of the engine, on another thread than steps' unless it is of a token.
     fn event(time: u64, tid: u32, request: Option<u64>, sequence: Option<i64>, tokens: Option<u64>) -> RequestEvent {
-        RequestEvent { time, pid: 7, tid, request, sequence, tokens, instance: None }
+        RequestEvent { time, stretch: 0, pid: 7, tid, request, sequence, tokens, instance: None }
     }
 
     /// What the engine told before the end of a step of which nothing else was recorded.
@@ -585,6 +592,25 @@ mod tests {
         steps[4].stretch = 1;
         steps[5].stretch = 1;
         assert_eq!(news(&steps), (vec![30], vec![19]));
+    }
+
+    /// A window's first events come before its first step ends, with those that came last before the time without records.
+    #[test]
+    fn no_time_between_two_tokens_has_one_in_which_nothing_was_recorded() {
+        let begins = vec![event(3, 2, Some(5), None, None), event(8, 1, Some(5), Some(0), None)];
+        let token = |time, stretch| RequestEvent { stretch, ..event(time, 1, None, Some(0), Some(1)) };
+        let later = |start, requests| Step { stretch: 1, ..told(start, requests) };
+        let mut steps = vec![told(0, vec![]), told(20, begins.clone()), told(40, vec![token(33, 0)])];
+        steps.push(told(60, vec![token(52, 0)]));
+        steps.push(later(5060, vec![token(60, 0), token(5052, 1)]));
+        steps.push(later(5080, vec![token(5072, 1)]));
+        assert_eq!(news(&steps), (vec![30], vec![19, 8]));
+        // It was given its sequence before, and its first token is of no time that is certain.
+        let steps = [told(0, vec![]), told(20, begins), later(5060, vec![token(5052, 1)]), later(5080, vec![])];
+        assert_eq!(news(&steps), (vec![], vec![]));
+        let mut requests = Requests::followed();
+        steps.iter().for_each(|step| requests.step(step, None));
+        assert_eq!((requests.open().count(), requests.stretch()), (0, 1));
     }
 
     #[test]
@@ -664,7 +690,7 @@ mod tests {
         }
         // Nothing was recorded for a time, then another model was freed that has its address.
         requests.step(&step(5000, Some((0, 8, 1))), Some(1));
-        let gone = RequestEvent { instance: Some(1), ..event(9000, 1, None, None, None) };
+        let gone = RequestEvent { instance: Some(1), stretch: 1, ..event(9000, 1, None, None, None) };
         requests.step(&Step { requests: vec![gone], stretch: 1, ..step(9010, None) }, None);
         let [.., RequestNews::Ended(request)] = requests.take_news()[..] else { panic!("it has ended") };
         assert_eq!((request.released, request.end, request.whole_duration()), (None, 5010, None));
