@@ -48,7 +48,8 @@ pub fn build(
 ) -> Report {
     let (catalogue, decoder) = (timeline.catalogue(), timeline.decoder());
     let measures = Measures::new(&meta.schema, timeline);
-    let phases = table_phases(statistics, options.phase);
+    let all_phases = all_phases(statistics, options.phase);
+    let phases = table_phases(statistics, &all_phases);
     let totals = || phases.iter().filter_map(|p| statistics.phase(*p));
     let sum = |of: fn(&PhaseTotals) -> u64| totals().map(of).fold(0, u64::saturating_add);
     let end = meta.end.as_ref().map_or(statistics.last_end(), |end| end.time);
@@ -113,10 +114,10 @@ pub fn build(
         regions: scope.regions(decoder),
         expert_layers,
         experts,
-        faults: faults_of(&phases),
-        reclaim: ReclaimReport::new(meta, statistics.reclaims(), catalogue, &phases),
+        faults: faults_of(&all_phases),
+        reclaim: ReclaimReport::new(meta, statistics.reclaims(), catalogue, &all_phases),
         metrics: measures.report(scope.phase_metrics()),
-        threads: ThreadsReport::new(meta, statistics, catalogue, &phases),
+        threads: ThreadsReport::new(meta, statistics, catalogue, &all_phases),
         pressure: Phase::STEPS
             .into_iter()
             .filter_map(|phase| Some((phase.as_str(), PressureReport::new(meta, statistics, phase)?)))
@@ -127,13 +128,20 @@ pub fn build(
     report
 }
 
-/// Tables are of the phases of all steps; where there are none, of what was recorded without.
-fn table_phases(statistics: &Statistics, wanted: Option<Phase>) -> Vec<Phase> {
+/// The phases of all steps; where there are none, of what was recorded without.
+fn all_phases(statistics: &Statistics, wanted: Option<Phase>) -> Vec<Phase> {
     match wanted {
         Some(phase) => vec![phase],
         None if statistics.steps() == 0 => vec![Phase::Outside],
         None => Phase::STEPS.into_iter().filter(|of| statistics.phase(*of).is_some_and(|of| of.steps > 0)).collect(),
     }
+}
+
+/// Those that tables of operators have: one that no sampling window met is in no total, and no estimate tells what it has.
+fn table_phases(statistics: &Statistics, all: &[Phase]) -> Vec<Phase> {
+    let is_met = |phase: &&Phase| statistics.phase(**phase).is_some_and(|of| of.whole_steps > 0);
+    let met: Vec<Phase> = all.iter().filter(is_met).copied().collect();
+    if met.is_empty() { all.to_vec() } else { met }
 }
 
 fn phase_report(phase: Phase, statistics: &Statistics, generations: &Generations) -> Option<PhaseReport> {

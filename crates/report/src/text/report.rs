@@ -11,7 +11,7 @@ use crate::numbers::table::{Align, Table};
 use crate::numbers::units::{rate, share, time, time_f64};
 use crate::report::{By, Report};
 use Align::{Flexible, Left, Right};
-use profinfer_analysis::{counted, group_digits};
+use profinfer_analysis::{Phase, counted, group_digits};
 use profinfer_diagnostics::printable;
 
 /// Rows of the main table of a whole report, without `--top`.
@@ -256,9 +256,19 @@ fn main_table(out: &mut String, report: &Report, by: By, style: &TextStyle) {
     let rows = &report.operators[..shown];
     style.table(out, &title, &operator_table(rows), more(report.operators_total, shown, "`--top N` shows more"));
     let mark = mark_of_means(rows);
-    for hint in mark.into_iter().chain(interval_hint(rows, &report.table_phases)) {
+    for hint in mark.into_iter().chain(interval_hint(rows, &report.table_phases)).chain(not_met(report)) {
         out.push_str(&format!("  {}\n", style.paint("2", &hint)));
     }
+}
+
+/// Phases that the tables of operators lack, since no sampling window met one of their steps.
+fn not_met(report: &Report) -> Option<String> {
+    let is_met = |of: &&PhaseReport| of.whole_steps > 0;
+    let lacks = |of: &&PhaseReport| of.steps > 0 && of.whole_steps == 0 && of.phase != Phase::Outside.as_str();
+    report.phases.iter().find(is_met).filter(|_| report.sampling.sampled)?;
+    let phases: Vec<&str> = report.phases.iter().filter(lacks).map(|of| of.phase).collect();
+    (!phases.is_empty())
+        .then(|| format!("left out: {}, of which no step was recorded with operators", phases.join(" and ")))
 }
 
 /// Metrics and counters: of the rows of the main table where it alone was asked for, else of operator types.
