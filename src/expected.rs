@@ -264,7 +264,7 @@ mod tests {
         let mut writer = TraceWriter::new(std::fs::File::create(path).unwrap(), &origin, &r.schema).unwrap();
         writer.add_sites(&[], &sites).unwrap();
         let notice = |writer: &mut TraceWriter<_>, time: u64, state: DetailState| {
-            let detail = Some(Detail { state, reason: DetailReason::Budget, steps_too: false });
+            let detail = Some(Detail { state, reason: DetailReason::Budget, steps_too: false, planned_end: None });
             writer.notice(&Notice { time, detail, ..Notice::default() }).unwrap();
         };
         notice(&mut writer, 500, DetailState::Attaching);

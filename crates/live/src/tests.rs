@@ -577,7 +577,7 @@ fn a_second_that_was_not_all_recorded_has_no_rate_of_tokens() {
     for second in 50..90_u64 {
         let start = second * SECOND;
         let mut detail = |time: u64, state: DetailState| {
-            let detail = Some(Detail { state, reason: DetailReason::Budget, steps_too: true });
+            let detail = Some(Detail { state, reason: DetailReason::Budget, steps_too: true, planned_end: None });
             notices.push(Notice { time, detail, ..Notice::default() });
         };
         // Windows are about when a second is judged, too.

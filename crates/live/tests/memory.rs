@@ -19,7 +19,8 @@ fn part(r: &mut Records, from: u64, steps: u64) -> Vec<u8> {
     let mut writer = TraceWriter::uncompressed(Vec::new(), &origin, &r.schema).unwrap();
     for step in from..from + steps {
         let start = 1_000_000_000 + step * 20_000_000;
-        let detail = |state| Some(Detail { state, reason: DetailReason::Budget, steps_too: step % 3 == 0 });
+        let detail =
+            |state| Some(Detail { state, reason: DetailReason::Budget, steps_too: step % 3 == 0, planned_end: None });
         let mut notice = |time: u64, state| {
             writer.notice(&Notice { time, detail: detail(state), ..Notice::default() }).unwrap();
         };

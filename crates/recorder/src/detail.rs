@@ -6,7 +6,7 @@ use super::consumer::Traffic;
 use super::overhead::{OverheadLimits, RateGuard, Sampler, Seen};
 use super::process::threads;
 use super::switch_context::SwitchContext;
-use crate::bpf::Detachment;
+use crate::bpf::{Detachment, Session};
 use profinfer_compiler::{ProbePlan, Shape, Tier};
 use profinfer_schema::Role;
 use profinfer_schema::{DetailReason, DetailState};
@@ -289,10 +289,12 @@ impl DetailSwitch {
 
     /// All is attached: what begins from now on counts.
     fn begin(&mut self, context: &mut SwitchContext<'_, '_>, reason: DetailReason) -> State {
-        context.record_state(DetailState::On, reason, |session| in_time(|since| session.set_detail(since, u64::MAX)));
-        if let Some(sampler) = &mut self.sampler {
+        let planned_end = self.sampler.as_mut().and_then(|sampler| {
             sampler.began(&context.seen(if sampler.stays().is_none() { Duration::ZERO } else { RARELY }));
-        }
+            sampler.planned_end_ns()
+        });
+        let set = |session: &Session<'_>| in_time(|since| session.set_detail(since, u64::MAX));
+        context.record_planned(DetailState::On, reason, planned_end, set);
         State::On
     }
 

@@ -31,6 +31,17 @@ impl SwitchContext<'_, '_> {
         reason: DetailReason,
         change: impl FnOnce(&Session<'_>) -> u64,
     ) {
+        self.record_planned(state, reason, None, change);
+    }
+
+    /// The same of a window that is to end at a time, ns of CLOCK_MONOTONIC.
+    pub(super) fn record_planned(
+        &self,
+        state: DetailState,
+        reason: DetailReason,
+        planned_end: Option<u64>,
+        change: impl FnOnce(&Session<'_>) -> u64,
+    ) {
         let text = match state {
             DetailState::Attaching => "operators: being attached",
             DetailState::On => "operators: on",
@@ -42,7 +53,7 @@ impl SwitchContext<'_, '_> {
             DetailReason::Budget => ", for the budget",
             _ => "",
         };
-        let detail = Some(Detail { state, reason, steps_too: self.modules.stays().is_none() });
+        let detail = Some(Detail { state, reason, steps_too: self.modules.stays().is_none(), planned_end });
         self.consumer.notice_of(|| Notice {
             time: change(self.session),
             text: format!("{text}{why}"),
@@ -54,7 +65,12 @@ impl SwitchContext<'_, '_> {
     /// Records that from now on nothing at all is recorded between windows.
     pub(super) fn record_unseen(&self, change: impl FnOnce(&Session<'_>) -> u64) {
         let text = "steps: recorded with operators only, for the budget".to_owned();
-        let detail = Some(Detail { state: DetailState::Detached, reason: DetailReason::Budget, steps_too: true });
+        let detail = Some(Detail {
+            state: DetailState::Detached,
+            reason: DetailReason::Budget,
+            steps_too: true,
+            planned_end: None,
+        });
         self.consumer.notice_of(|| Notice { time: change(self.session), text, detail, ..Notice::default() });
     }
 }

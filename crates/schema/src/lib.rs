@@ -649,6 +649,10 @@ pub struct Detail {
     /// Steps come and go too: between `Off`, or a second `Detached`, and the next `On` nothing at all is recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steps_too: bool,
+    /// Of `On`, where steps come and go too: when the window was to end (ns of CLOCK_MONOTONIC), whatever the target does. It
+    /// goes on until a step ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_end: Option<u64>,
 }
 
 /// How far the probes of operators are. All that began between `On` and `Off` is recorded; what ran between `Attaching`

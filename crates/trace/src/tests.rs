@@ -470,7 +470,7 @@ fn metadata_that_grows_without_bound_is_not_kept() {
 #[test]
 fn a_recording_of_days_tells_the_state_of_its_probes_to_the_end() {
     let mut writer = new_writer();
-    let detail = Detail { state: DetailState::On, reason: DetailReason::Budget, steps_too: false };
+    let detail = Detail { state: DetailState::On, reason: DetailReason::Budget, steps_too: false, planned_end: None };
     let file = MappedFile { start: 0, end: 9, offset: 0, device: 0, inode: 5, path: "/a/path".repeat(150_000) };
     // Lists of mapped files and accounts are not stored.
     for time in 0..36 {

@@ -33,6 +33,7 @@ pub(crate) struct Coverage {
     pub(crate) window: Option<u32>,
     /// Unrecorded periods that began before it.
     pub(crate) stretch: u32,
+    pub(crate) is_planned: bool,
     /// By the events of requests it may take in a prompt: where its tokens were not recorded, that decides its phase.
     pub(crate) has_prompt: bool,
 }
@@ -117,7 +118,8 @@ mod tests {
     fn windows(changes: &[(u64, DetailState)]) -> Windows {
         let mut windows = Windows::default();
         for (time, state) in changes {
-            let detail = Some(Detail { state: *state, reason: DetailReason::Budget, steps_too: false });
+            let detail =
+                Some(Detail { state: *state, reason: DetailReason::Budget, steps_too: false, planned_end: None });
             windows.notice(&Notice { time: *time, detail, ..Notice::default() });
         }
         windows

@@ -32,14 +32,31 @@ pub struct StepRow {
     pub window: Option<u32>,
     /// Times in which nothing was recorded that began before it.
     pub stretch: u32,
+    /// It began before the sampling window was to end, or there is none.
+    pub is_planned: bool,
 }
 
 impl StepRow {
     #[cfg(test)]
     pub(crate) fn of_test(number: u64, phase: Phase, (start, end): (u64, u64)) -> Self {
         let (pid, tid, tokens, complete, recorded) = (1, 1, Some(1), true, Recorded::Whole);
-        let (instance, position, window, stretch) = (None, None, None, 0);
-        Self { number, phase, pid, tid, instance, start, end, tokens, position, complete, recorded, window, stretch }
+        let (instance, position, window, stretch, is_planned) = (None, None, None, 0, true);
+        Self {
+            number,
+            phase,
+            pid,
+            tid,
+            instance,
+            start,
+            end,
+            tokens,
+            position,
+            complete,
+            recorded,
+            window,
+            stretch,
+            is_planned,
+        }
     }
 
     /// The thread that ran it.

@@ -15,6 +15,8 @@ const OVERHEAD_OFF: f64 = 0.5;
 pub struct Unseen {
     /// From, until: ns of CLOCK_MONOTONIC, in order.
     times: Vec<(u64, u64)>,
+    /// When the stretch after each of them was to end, ns, where it was planned.
+    planned: Vec<Option<u64>>,
     /// End of the recording, ns.
     end: u64,
 }
@@ -45,7 +47,7 @@ impl StretchCounts {
     /// Adds a step.
     pub(crate) fn push(&mut self, step: &StepRow) {
         // A step before the first unrecorded period is in no stretch.
-        let Some(stretch) = (step.stretch as usize).checked_sub(1) else { return };
+        let Some(stretch) = (step.stretch as usize).checked_sub(1).filter(|_| step.is_planned) else { return };
         if self.0.len() <= stretch {
             self.0.resize(stretch + 1, [0; 2]);
         }
@@ -67,6 +69,8 @@ impl StretchCounts {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UnseenSince {
     since: Vec<u64>,
+    /// When the stretch after each was to end, ns; `u64::MAX` where that was not planned.
+    planned: Vec<u64>,
     /// Earlier ones that were forgotten.
     forgotten: usize,
     open: bool,
@@ -79,10 +83,22 @@ impl UnseenSince {
             Some(true) if !self.open => {
                 self.open = true;
                 self.since.push(notice.time);
+                self.planned.push(u64::MAX);
             }
-            Some(false) => self.open = false,
+            Some(false) => {
+                if let (true, Some(planned)) = (self.open, self.planned.last_mut()) {
+                    *planned = notice.detail.and_then(|detail| detail.planned_end).unwrap_or(u64::MAX);
+                }
+                self.open = false;
+            }
             _ => {}
         }
+    }
+
+    /// Whether what began at an instant did so before its stretch was to end.
+    pub(crate) fn is_planned(&self, start: u64) -> bool {
+        let stretch = self.since.partition_point(|since| *since <= start).checked_sub(1);
+        stretch.and_then(|stretch| self.planned.get(stretch)).is_none_or(|planned| start < *planned)
     }
 
     /// How many unrecorded periods began by an instant.
@@ -94,6 +110,7 @@ impl UnseenSince {
     pub(crate) fn forget_all_but(&mut self, last: usize) {
         let forgotten = self.since.len().saturating_sub(last);
         self.since.drain(..forgotten);
+        self.planned.drain(..forgotten);
         self.forgotten += forgotten;
     }
 }
@@ -111,18 +128,19 @@ fn change(notice: &Notice) -> Option<bool> {
 impl Unseen {
     #[cfg(test)]
     pub(crate) fn of_test(times: &[(u64, u64)]) -> Self {
-        Self { times: times.to_vec(), end: u64::MAX }
+        Self { times: times.to_vec(), planned: vec![None; times.len()], end: u64::MAX }
     }
 
     /// By a trace's notices; `end` (of the trace, or of its last step) ends an open period.
     pub fn new(notices: &[Notice], end: u64) -> Self {
-        let mut times: Vec<(u64, u64)> = Vec::new();
+        let (mut times, mut planned): (Vec<(u64, u64)>, Vec<Option<u64>>) = (Vec::new(), Vec::new());
         let mut since = None;
         for notice in notices {
             match (change(notice), since) {
                 (Some(true), None) => since = Some(notice.time),
                 (Some(false), Some(from)) => {
                     times.push((from, notice.time.max(from)));
+                    planned.push(notice.detail.and_then(|detail| detail.planned_end));
                     since = None;
                 }
                 _ => {}
@@ -130,8 +148,11 @@ impl Unseen {
         }
         times.extend(since.map(|from| (from, end.max(from))));
         // Only a damaged trace has them in another order.
-        times.sort_unstable();
-        Self { times, end }
+        if !times.is_sorted() {
+            times.sort_unstable();
+            planned.clear();
+        }
+        Self { times, planned, end }
     }
 
     /// There is no unrecorded period.
@@ -150,9 +171,12 @@ impl Unseen {
         self.times.get(next).is_some_and(|(from, _)| *from < end)
     }
 
-    /// The stretches between them, and after the last: number, from, until.
+    /// The stretches between them, and after the last: number, from, until. What was recorded beyond a planned end is left
+    /// out: how long that took depends on steps.
     fn stretches(&self) -> impl Iterator<Item = (usize, (u64, u64))> {
-        let ends = self.times.iter().skip(1).map(|(from, _)| *from).chain([self.end]);
+        let ends = self.times.iter().skip(1).map(|(from, _)| *from).chain([self.end]).enumerate();
+        let planned = |number: usize| self.planned.get(number).copied().flatten().unwrap_or(u64::MAX);
+        let ends = ends.map(move |(number, end)| end.min(planned(number)));
         self.times.iter().map(|(_, until)| *until).zip(ends).enumerate()
     }
 
@@ -162,7 +186,8 @@ impl Unseen {
         for step in steps {
             let stretch = self.times.partition_point(|(_, until)| *until <= step.start);
             let end = self.times.get(stretch).map_or(self.end, |(from, _)| *from);
-            if step.start < end {
+            let planned = stretch.checked_sub(1).and_then(|before| *self.planned.get(before)?);
+            if step.start < end.min(planned.unwrap_or(u64::MAX)) {
                 counts.push(&StepRow { stretch: u32::try_from(stretch).unwrap_or(u32::MAX), ..*step });
             }
         }
@@ -204,7 +229,7 @@ mod tests {
     use profinfer_schema::Detail;
 
     fn notice(time: u64, state: DetailState, steps_too: bool) -> Notice {
-        let detail = Some(Detail { state, reason: DetailReason::Budget, steps_too });
+        let detail = Some(Detail { state, reason: DetailReason::Budget, steps_too, planned_end: None });
         Notice { time, detail, ..Notice::default() }
     }
 
@@ -250,6 +275,16 @@ mod tests {
         for (phase, added) in [(None, 0.0), (Some(Phase::Decode), 5.0), (Some(Phase::Prefill), 5.0)] {
             assert_eq!(unseen.estimate(&counts, phase, added), of_rows(&unseen, &even, phase, added));
         }
+        // What comes after a stretch was to end does not count, nor does that time.
+        let mut planned = notices.clone();
+        let on = planned.iter_mut().filter(|notice| notice.time == 2000).filter_map(|notice| notice.detail.as_mut());
+        on.for_each(|detail| detail.planned_end = Some(2050));
+        let unseen_planned = Unseen::new(&planned, 3000);
+        let found = of_rows(&unseen_planned, &even, Some(Phase::Decode), 0.0).unwrap();
+        assert_eq!((found.steps, found.half_width()), (260.0, Some(0.0)));
+        let mut since = UnseenSince::default();
+        planned.iter().for_each(|notice| since.notice(notice));
+        assert_eq!([1095, 1500, 2049, 2050].map(|start| since.is_planned(start)), [true, true, true, false]);
         // The second stretch has none: half as many, and a wide interval.
         let found = of_rows(&unseen, &steps, Some(Phase::Decode), 0.0).unwrap();
         assert_eq!(found.steps, 130.0);

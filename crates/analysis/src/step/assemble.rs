@@ -111,8 +111,9 @@ impl Assembler {
         self.out.pid = threads.pid(thread.process);
         self.out.tid = thread.tid;
         (self.out.start, self.out.end) = (start, end);
-        let Coverage { recorded, window, stretch, has_prompt } = coverage;
-        (self.out.recorded, self.out.window, self.out.stretch) = (recorded, window, stretch);
+        let Coverage { recorded, window, stretch, is_planned, has_prompt } = coverage;
+        (self.out.recorded, self.out.window) = (recorded, window);
+        (self.out.stretch, self.out.is_planned) = (stretch, is_planned);
         self.out.tokens = tokens(&step, decoder);
         let field = |name: &str| decoder.field(&step.header, &step.record, name).or_else(|| decoder.constant(name));
         self.out.sequences = batch::parts(&step.bucket.batches);
@@ -166,7 +167,8 @@ impl Assembler {
         self.out.number = 0;
         (self.out.pid, self.out.tid) = (pid, 0);
         (self.out.start, self.out.end) = (start, end);
-        (self.out.recorded, self.out.window, self.out.stretch) = (Recorded::Whole, None, 0);
+        (self.out.recorded, self.out.window) = (Recorded::Whole, None);
+        (self.out.stretch, self.out.is_planned) = (0, true);
         self.out.tokens = None;
         (self.out.sequences, self.out.position) = (Vec::new(), None);
         self.out.phase = Some(Phase::Outside);

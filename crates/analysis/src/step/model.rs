@@ -37,6 +37,8 @@ pub struct Step {
     pub window: Option<u32>,
     /// Times in which nothing was recorded that began before it.
     pub stretch: u32,
+    /// It began before the sampling window was to end, or there is none.
+    pub is_planned: bool,
     /// Its records of graphs, operators, regions and experts: how many, by record type.
     pub records: Vec<(u16, u64)>,
     /// What was lost during it, by thread. A loss between two steps, or one of a thread that was idle since an earlier
@@ -109,9 +111,25 @@ pub struct Step {
 impl Step {
     /// The step without its contents, of this phase.
     pub(crate) fn row(&self, phase: Phase, decoder: &Decoder) -> StepRow {
-        let Self { number, pid, tid, start, end, tokens, position, complete, recorded, window, stretch, .. } = *self;
+        let Self { number, pid, tid, start, end, tokens, position, complete, recorded, window, .. } = *self;
+        let (stretch, is_planned) = (self.stretch, self.is_planned);
         let instance = self.instance(decoder);
-        StepRow { number, phase, pid, tid, instance, start, end, tokens, position, complete, recorded, window, stretch }
+        StepRow {
+            number,
+            phase,
+            pid,
+            tid,
+            instance,
+            start,
+            end,
+            tokens,
+            position,
+            complete,
+            recorded,
+            window,
+            stretch,
+            is_planned,
+        }
     }
 
     /// The model within the process, where its record has it.

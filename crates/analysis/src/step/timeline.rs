@@ -623,7 +623,8 @@ impl Timeline {
         let (start, tid) = (step.header.start, step.header.tid);
         let pid = self.threads.pid(self.threads.get(step.thread).process);
         let has_prompt = self.requests.has_prompt(pid, tid, start);
-        let coverage = Coverage { recorded, window, stretch: self.unseen.stretch(start), has_prompt };
+        let (stretch, is_planned) = (self.unseen.stretch(start), self.unseen.is_planned(start));
+        let coverage = Coverage { recorded, window, stretch, is_planned, has_prompt };
         let step = self.assembler.step(step, coverage, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
         self.findings.ambiguous_shares += step.ambiguous_shares;

@@ -295,6 +295,14 @@ impl Sampler {
         self.state = State::Window { from: seen.steps, steps: self.planned_steps as u64 + 1 };
     }
 
+    /// When the window by the clock that has begun is to end, ns, whatever the target does.
+    pub(crate) fn planned_end_ns(&self) -> Option<u64> {
+        match self.state {
+            State::TimedWindow { until_ns, .. } => Some(until_ns as u64),
+            _ => None,
+        }
+    }
+
     /// The probes of a window are about to be attached.
     pub(crate) fn begins(&mut self, seen: &Seen) {
         self.at_start = Some(*seen);

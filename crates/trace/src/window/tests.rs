@@ -79,7 +79,7 @@ fn recording(spans: u64) -> Vec<u8> {
     let origin = Origin { monotonic_ns: 5, wall_clock_ns: 1005, ..Origin::default() };
     let mut writer = TraceWriter::new(Vec::new(), &origin, &schema()).unwrap();
     writer.add_sites(&[module("a")], &[site(0)]).unwrap();
-    let detail = Detail { state: DetailState::On, reason: DetailReason::Start, steps_too: false };
+    let detail = Detail { state: DetailState::On, reason: DetailReason::Start, steps_too: false, planned_end: None };
     writer.notice(&Notice { time: 5, detail: Some(detail), ..Notice::default() }).unwrap();
     let module_of_sample = |path: &str| SampledModule { path: path.into(), ..SampledModule::default() };
     let sampling =
