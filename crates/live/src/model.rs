@@ -4,7 +4,7 @@
 use super::condition::Condition;
 use super::figures::Figures;
 use super::moments::{Happened, Moments, Seen};
-use super::recent::SECONDS;
+use super::recent::{SECONDS, Sums};
 use super::rules::SharedRules;
 use super::seconds::{LATEST, SECOND};
 use super::snapshot::{
@@ -389,24 +389,28 @@ impl Model {
         let sums = self.figures.recent.until(self.settled);
         let began = self.origin.monotonic_ns / 1_000_000_000;
         let seconds = (self.settled / 1_000_000_000).saturating_sub(began).clamp(1, SECONDS);
-        // Also since the last sampling window.
-        let first = self.settled.saturating_sub(seconds * SECOND);
-        let since = self.unseen_since.map_or(0, |since| self.settled.saturating_sub(since.max(first)));
-        let unseen = sums.unseen_ns.saturating_add(since);
-        let seen = (seconds * SECOND).saturating_sub(unseen) as f64 / 1e9;
+        let (whole, partly) = self.figures.recent.split(self.settled, seconds, self.unseen_since);
+        let unseen = partly.unseen_ns;
         // Steps in a short time show a rate; that none came in it does not show that there are none.
-        let tells = unseen == 0 || seen >= if sums.steps > 0 { FEWEST_SEEN } else { IDLE_SEEN };
-        let each = |sum: u64| tells.then(|| sum as f64 / seen);
+        let fewest = if partly.sums.steps > 0 { FEWEST_SEEN } else { IDLE_SEEN };
+        let tells = unseen == 0 || partly.seen() >= fewest;
+        // The part of a second that was not recorded is as the parts that were, and not as seconds before.
+        let more = if unseen == 0 { 1.0 } else { partly.seconds as f64 / partly.seen().max(1e-9) };
+        let rate = |whole: f64, partly: f64| tells.then(|| (whole + partly * more) / seconds as f64);
+        let each = |of: fn(&Sums) -> u64| rate(of(&whole) as f64, of(&partly.sums) as f64);
+        // Each step without a number of tokens had as many as the others.
+        let mean_tokens = sums.mean_decode_tokens();
+        let tokens = |of: &Sums, mean: f64| of.decode_tokens as f64 + of.uncounted as f64 * mean;
         let each_s = |sum: u64| sum as f64 / seconds as f64;
         let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
         Window {
             seconds,
-            steps_per_s: each(sums.steps),
-            output_tokens_per_s: sums.all_decode_tokens().filter(|_| tells).map(|tokens| tokens / seen),
+            steps_per_s: each(|of| of.steps),
+            output_tokens_per_s: mean_tokens.and_then(|mean| rate(tokens(&whole, mean), tokens(&partly.sums, mean))),
             output_is_estimated: sums.uncounted > 0 || unseen > 0,
             rates_are_estimated: unseen > 0,
-            input_tokens_per_s: each(sums.prefill_tokens),
-            in_steps: each(sums.step_ns).map(|ns| ns / 1e9),
+            input_tokens_per_s: each(|of| of.prefill_tokens),
+            in_steps: each(|of| of.step_ns).map(|ns| ns / 1e9),
             ttft_ns: mean(sums.first_token_ns, sums.first_tokens),
             tpot_ns: mean(sums.next_token_ns, sums.next_tokens),
             major_faults_per_s: self.pressure.map(|_| each_s(sums.major_faults)),

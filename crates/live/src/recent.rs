@@ -31,13 +31,11 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Tokens of decode, where each step without a number had as many as the others; `None` if none has one.
-    pub(crate) fn all_decode_tokens(&self) -> Option<f64> {
-        let counted = self.decode_tokens as f64;
+    /// Tokens of a step of decode that has a number of them; `None` if there are only others.
+    pub(crate) fn mean_decode_tokens(&self) -> Option<f64> {
         match (self.counted, self.uncounted) {
-            (_, 0) => Some(counted),
-            (0, _) => None,
-            (steps, others) => Some(counted * (1.0 + others as f64 / steps as f64)),
+            (0, 1..) => None,
+            (steps, _) => Some(self.decode_tokens as f64 / steps.max(1) as f64),
         }
     }
 
@@ -95,12 +93,49 @@ impl Recent {
 
     /// The sums of the whole seconds before a time.
     pub(crate) fn until(&self, time: u64) -> Sums {
+        self.of_seconds(time, |_, _| true).0
+    }
+
+    /// Of the last `seconds` before a time, those in which everything was recorded, and the others: also those since nothing
+    /// is recorded any more (ns).
+    pub(crate) fn split(&self, time: u64, seconds: u64, unseen_since: Option<u64>) -> (Sums, PartlySeen) {
+        let end = time / SECOND;
+        let since = unseen_since.unwrap_or(u64::MAX).max(end.saturating_sub(seconds) * SECOND);
+        let is_partly = |second: u64, sums: &Sums| sums.unseen_ns > 0 || second >= since / SECOND;
+        let (whole, _) = self.of_seconds(time, |second, sums| !is_partly(second, sums));
+        let (sums, _) = self.of_seconds(time, is_partly);
+        let (_, before) = self.of_seconds(time, |second, sums| second < since / SECOND && is_partly(second, sums));
+        let unseen_ns = sums.unseen_ns.saturating_add((end * SECOND).saturating_sub(since));
+        (whole, PartlySeen { sums, seconds: before + end.saturating_sub(since / SECOND), unseen_ns })
+    }
+
+    fn of_seconds(&self, time: u64, is_wanted: impl Fn(u64, &Sums) -> bool) -> (Sums, u64) {
         let end = time / SECOND;
         let from = end.saturating_sub(SECONDS);
-        let mut all = Sums::default();
-        let within = self.seconds.iter().filter(|(second, _)| (from..end).contains(second));
-        within.for_each(|(_, sums)| all.plus(sums));
-        all
+        let (mut all, mut count) = (Sums::default(), 0);
+        for (second, sums) in self.seconds.iter().filter(|(second, _)| (from..end).contains(second)) {
+            if is_wanted(*second, sums) {
+                all.plus(sums);
+                count += 1;
+            }
+        }
+        (all, count)
+    }
+}
+
+/// Seconds of which a part was not recorded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PartlySeen {
+    pub(crate) sums: Sums,
+    pub(crate) seconds: u64,
+    /// That part, ns.
+    pub(crate) unseen_ns: u64,
+}
+
+impl PartlySeen {
+    /// The part that was recorded, seconds.
+    pub(crate) fn seen(&self) -> f64 {
+        (self.seconds * SECOND).saturating_sub(self.unseen_ns) as f64 / 1e9
     }
 }
 
@@ -120,6 +155,23 @@ mod tests {
         assert_eq!(recent.until(0), Sums::default());
         assert_eq!(recent.until(500 * SECOND), Sums::default());
         assert!(recent.at(u64::MAX).is_some());
+    }
+
+    #[test]
+    fn seconds_that_were_recorded_in_part_are_told_apart() {
+        let mut recent = Recent::default();
+        for second in 10..20 {
+            recent.at(second * SECOND).unwrap().steps = second;
+        }
+        recent.at(14 * SECOND).unwrap().unseen_ns = SECOND / 2;
+        let steps = |split: (Sums, PartlySeen)| (split.0.steps, split.1.sums.steps, split.1.seconds, split.1.seen());
+        let all = (10..20).sum::<u64>();
+        assert_eq!(steps(recent.split(20 * SECOND + 7, 10, None)), (all - 14, 14, 1, 0.5));
+        // Nothing is recorded since the middle of second 18: also in seconds in which nothing came.
+        let since = Some(18 * SECOND + SECOND / 2);
+        assert_eq!(steps(recent.split(20 * SECOND, 10, since)), (all - 14 - 18 - 19, 14 + 18 + 19, 3, 1.0));
+        assert_eq!(steps(recent.split(24 * SECOND, 10, since)).2, 7);
+        assert_eq!(steps(recent.split(60 * SECOND, 10, since)), (0, 0, 10, 0.0));
     }
 
     #[test]
@@ -149,8 +201,8 @@ mod tests {
     #[test]
     fn steps_without_a_number_of_tokens_count_as_the_others() {
         let sums = |decode_tokens, counted, uncounted| Sums { decode_tokens, counted, uncounted, ..Sums::default() };
-        assert_eq!(sums(6, 3, 0).all_decode_tokens(), Some(6.0));
-        assert_eq!(sums(6, 3, 12).all_decode_tokens(), Some(30.0));
-        assert_eq!((sums(0, 0, 5).all_decode_tokens(), sums(0, 0, 0).all_decode_tokens()), (None, Some(0.0)));
+        assert_eq!(sums(6, 3, 0).mean_decode_tokens(), Some(2.0));
+        assert_eq!(sums(6, 3, 12).mean_decode_tokens(), Some(2.0));
+        assert_eq!((sums(0, 0, 5).mean_decode_tokens(), sums(0, 0, 0).mean_decode_tokens()), (None, Some(0.0)));
     }
 }
