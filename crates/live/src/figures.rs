@@ -6,6 +6,7 @@ use super::model::Ended;
 use super::moments::Moments;
 use super::operators::Operators;
 use super::recent::Recent;
+use super::seconds::SECOND;
 use super::snapshot::{Fetches, PhaseFigures};
 use profinfer_analysis::{Catalogue, Decoder, Followed, FollowedNews, Phase, Recorded, Statistics, Step, Visitor};
 
@@ -23,6 +24,8 @@ pub(crate) struct Figures {
     pub(crate) operators: Operators,
     pub(crate) fetches: Fetches,
     pub(crate) recent: Recent,
+    /// When the first step began, ns: rates are of the time since then.
+    pub(crate) first_step: Option<u64>,
     pub(crate) followed: Followed,
     /// Of the steps since the last verdict's period began.
     pub(crate) statistics: Statistics,
@@ -49,6 +52,7 @@ impl Default for Figures {
             operators: Operators::default(),
             fetches: Fetches::default(),
             recent: Recent::default(),
+            first_step: None,
             followed: Followed::default(),
             statistics: Statistics::default(),
             ended: None,
@@ -87,6 +91,10 @@ impl Visitor for Figures {
             return;
         };
         self.last = Some((step.number, step.stretch));
+        if self.first_step.is_none() {
+            self.first_step = Some(step.start);
+            self.recent.at(step.start).into_iter().for_each(|second| second.before_ns = step.start % SECOND);
+        }
         if let Some(second) = self.recent.at(step.end) {
             second.steps += 1;
             second.step_ns = second.step_ns.saturating_add(step.duration());

@@ -387,8 +387,8 @@ impl Model {
 
     fn window(&self) -> Window {
         let sums = self.figures.recent.until(self.settled);
-        let began = self.origin.monotonic_ns / 1_000_000_000;
-        let seconds = (self.settled / 1_000_000_000).saturating_sub(began).clamp(1, SECONDS);
+        let began = self.figures.first_step.unwrap_or(self.origin.monotonic_ns) / SECOND;
+        let seconds = (self.settled / SECOND).saturating_sub(began).clamp(1, SECONDS);
         let (whole, partly) = self.figures.recent.split(self.settled, seconds, self.unseen_since);
         let unseen = partly.unseen_ns;
         // Steps in a short time show a rate; that none came in it does not show that there are none.

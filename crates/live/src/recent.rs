@@ -28,6 +28,8 @@ pub(crate) struct Sums {
     pub(crate) cpu_ns: u64,
     /// Time in which nothing was recorded, ns.
     pub(crate) unseen_ns: u64,
+    /// Time before the first step, ns.
+    pub(crate) before_ns: u64,
 }
 
 impl Sums {
@@ -53,6 +55,7 @@ impl Sums {
         self.major_faults = self.major_faults.saturating_add(other.major_faults);
         self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
         self.unseen_ns = self.unseen_ns.saturating_add(other.unseen_ns);
+        self.before_ns = self.before_ns.saturating_add(other.before_ns);
     }
 }
 
@@ -133,9 +136,9 @@ pub(crate) struct PartlySeen {
 }
 
 impl PartlySeen {
-    /// The part that was recorded, seconds.
+    /// The part that was recorded, and not before the first step, seconds.
     pub(crate) fn seen(&self) -> f64 {
-        (self.seconds * SECOND).saturating_sub(self.unseen_ns) as f64 / 1e9
+        (self.seconds * SECOND).saturating_sub(self.unseen_ns).saturating_sub(self.sums.before_ns) as f64 / 1e9
     }
 }
 
