@@ -119,14 +119,16 @@ fn what_ran(report: &Report) -> String {
 fn speed(report: &Report) -> String {
     let of = |phase: &str| report.phases.iter().find(|row| row.phase == phase && row.steps > 0);
     let mut parts = Vec::new();
+    // Of the recorded steps, which are not a sample of all: those before the first window are there one by one.
+    let about = if report.sampling.unseen_ns > 0 { "≈ " } else { "" };
     if let Some(runs) = of(Phase::Run.as_str()) {
         let times = runs.step;
-        parts.push(format!("{} of {} each", counted(runs.steps, "run"), time_f64(times.mean_ns)));
+        parts.push(format!("{} of {about}{} each", counted(runs.steps, "run"), time_f64(times.mean_ns)));
         parts.push(format!("p50 {}, p99 {}", time_f64(times.p50_ns as f64), time_f64(times.p99_ns as f64)));
     } else {
         parts.extend(of("decode").and_then(|row| row.tokens_per_s).map(|rate_s| match report.sequences_together() {
-            Some(sequences) => format!("Decode {} computed tokens/s ({sequences:.1} sequences)", rate(rate_s)),
-            None => format!("Decode {} tokens/s", rate(rate_s)),
+            Some(sequences) => format!("Decode {about}{} computed tokens/s ({sequences:.1} sequences)", rate(rate_s)),
+            None => format!("Decode {about}{} tokens/s", rate(rate_s)),
         }));
         if report.ttft.count > 0 {
             let of = match report.ttft.count {
@@ -137,10 +139,12 @@ fn speed(report: &Report) -> String {
         }
         if report.tpot.count > 0 {
             let what = if report.sequences_together().is_some() { "step" } else { "token" };
-            parts.push(format!("{} per {what}", time_f64(report.tpot.mean_ns)));
+            parts.push(format!("{about}{} per {what}", time_f64(report.tpot.mean_ns)));
         }
         parts.extend(
-            of("prefill").and_then(|row| row.tokens_per_s).map(|rate_s| format!("prefill {} tokens/s", rate(rate_s))),
+            of("prefill")
+                .and_then(|row| row.tokens_per_s)
+                .map(|rate_s| format!("prefill {about}{} tokens/s", rate(rate_s))),
         );
     }
     match (report.sampling.overhead(), report.sampling.of_the_budget()) {
