@@ -120,7 +120,7 @@ fn speed(report: &Report) -> String {
     let of = |phase: &str| report.phases.iter().find(|row| row.phase == phase && row.steps > 0);
     let mut parts = Vec::new();
     // Of the recorded steps, which are not a sample of all: those before the first window are there one by one.
-    let about = if report.sampling.unseen_ns > 0 { "≈ " } else { "" };
+    let about = if report.sampling.unseen_ns > 0 { "≈" } else { "" };
     if let Some(runs) = of(Phase::Run.as_str()) {
         let times = runs.step;
         parts.push(format!("{} of {about}{} each", counted(runs.steps, "run"), time_f64(times.mean_ns)));
