@@ -496,6 +496,9 @@ mod tests {
         assert_eq!(of_choices("{eval,*}"), None);
         assert_eq!(of_choices("{go,run}_{a,b}(int)").unwrap(), ["go_a", "run_a", "go_b", "run_b"]);
         assert!(matches("{eval,engine::evaluate}", "_ZN6engine8evaluateEi").is_some());
+        assert!(
+            matches("{go(int),run(int)}", "_Z3runi").is_some() && matches("{go(int),run(int)}", "_Z2goi").is_some()
+        );
         assert!(matches("std::*::c_str", "_ZNKSs5c_strEv").is_some());
         assert!(matches("*operator()*", "_ZN3BoxclEv").is_some());
     }

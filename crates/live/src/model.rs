@@ -249,8 +249,9 @@ impl Model {
     pub fn happened(&mut self) -> Option<Happened> {
         let is_seen = self.unseen_since.is_none() && self.state == State::Recording;
         let requests = self.figures.followed.requests();
+        let running = self.open_requests().map_or(0, |open| open.len() as u64);
         let requests = (self.has_requests && requests.were_recorded())
-            .then(|| (requests.open().count() as u64, requests.queued().map(|queued| queued as u64)));
+            .then(|| (running, requests.queued().map(|queued| queued as u64)));
         let seen = is_seen.then_some(Seen { requests, parts: self.verdict.parts });
         let is_over = matches!(self.state, State::Ended { .. });
         self.figures.moments.as_mut()?.pass(self.settled, seen, is_over)
@@ -352,18 +353,22 @@ impl Model {
         }
     }
 
-    fn requests(&self) -> Requests {
+    /// The requests that run; `None` where nothing was recorded for the last seconds. What the last recorded stretch did not
+    /// show is over, as far as anybody knows; what it did show counts for a while.
+    fn open_requests(&self) -> Option<Vec<Request>> {
         let requests = self.figures.followed.requests();
-        // What the last recorded stretch did not show is over, as far as anybody knows. What it did show counts for a while.
         let last_stretch = self.gaps - u32::from(self.unseen_since.is_some());
         let is_over =
             requests.stretch() < last_stretch && self.settled > self.unseen_since.unwrap_or(self.recorded_since);
-        let mut open: Vec<Request> = requests.open().filter(|_| !is_over).collect();
         let is_known = self.unseen_since.is_none_or(|since| self.now.saturating_sub(since) < SECONDS * SECOND);
-        let running = is_known.then_some(open.len() as u64);
-        if !is_known {
-            open.clear();
-        }
+        is_known.then(|| requests.open().filter(|_| !is_over).collect())
+    }
+
+    fn requests(&self) -> Requests {
+        let requests = self.figures.followed.requests();
+        let open = self.open_requests();
+        let running = open.as_ref().map(|open| open.len() as u64);
+        let mut open = open.unwrap_or_default();
         open.sort_by_key(|request| (request.arrived.unwrap_or(request.begin), request.sequence));
         let figures = |request: &Request| RequestFigures {
             request: request.request,

@@ -543,6 +543,37 @@ fn watching(condition: &str, records: &Records, notices: &[Notice], mut act: imp
 
 const SECOND: u64 = 1_000_000_000;
 
+/// The end of a request may lie in a time in which nothing was recorded: it does not run for ever.
+#[test]
+fn what_no_window_shows_does_not_run() {
+    let records = server().records();
+    let trace = trace(&records, 1 << 30);
+    let mut reader = TraceReader::new(&trace[..]).unwrap();
+    let (mut model, _) = Model::new(reader.meta());
+    let (mut steps, mut begin) = (0, 0);
+    while let Some(item) = reader.next().filter(|_| steps < 2) {
+        model.take(&item, None);
+        if let Item::Record(record) = item {
+            begin = record.header().start;
+            steps += u64::from(record.kind().name == "step");
+        }
+    }
+    let running = |model: &mut Model, time: u64| {
+        model.pass(begin + time, None);
+        model.snapshot().requests.unwrap().running
+    };
+    let detail = |model: &mut Model, time: u64, state| {
+        let detail = Some(Detail { state, reason: DetailReason::Budget, steps_too: true, planned_end: None });
+        model.take(&Item::Notice(&Notice { time: begin + time, detail, ..Notice::default() }), None);
+    };
+    assert_eq!(running(&mut model, SECOND), Some(1));
+    detail(&mut model, 2 * SECOND, DetailState::Off);
+    assert_eq!([5, 13].map(|time| running(&mut model, time * SECOND)), [Some(1), None]);
+    detail(&mut model, 14 * SECOND, DetailState::On);
+    detail(&mut model, 14 * SECOND + SECOND / 10, DetailState::Off);
+    assert_eq!(running(&mut model, 16 * SECOND), Some(0));
+}
+
 /// A second is complete when no step of it is still waited for: rates are of seconds with all of their steps.
 #[test]
 fn rates_do_not_fall_where_steps_contain_steps() {

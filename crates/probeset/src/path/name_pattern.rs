@@ -103,17 +103,20 @@ impl NamePattern {
         None
     }
 
-    /// Patterns without a choice in braces that mean together what this one means; itself where these would be too many.
+    /// Patterns without a choice in braces that mean together what this one means; itself where these would be too many, or
+    /// where a brace is open.
     pub fn choices(&self) -> Vec<String> {
         const MOST: usize = 64;
         // What stands before the braces, and the choices so far with it.
         let (mut all, mut before, mut chosen) = (vec![String::new()], Vec::new(), Vec::new());
+        let mut is_open = false;
         for piece in self.pieces() {
             let text = match piece {
                 Piece::Literal(c) => c,
                 Piece::Any { .. } => '*',
                 Piece::One => '?',
                 Piece::Begin => {
+                    is_open = true;
                     before.clone_from(&all);
                     continue;
                 }
@@ -123,6 +126,7 @@ impl NamePattern {
                     continue;
                 }
                 Piece::End => {
+                    is_open = false;
                     chosen.append(&mut all);
                     std::mem::swap(&mut all, &mut chosen);
                     continue;
@@ -133,7 +137,8 @@ impl NamePattern {
             }
             all.iter_mut().for_each(|choice| choice.push(text));
         }
-        if all.len() > MOST { vec![self.0.clone()] } else { all }
+        // What stands before parameters may be cut within braces.
+        if all.len() > MOST || is_open { vec![self.0.clone()] } else { all }
     }
 
     /// The anchored regular expression it stands for, with one group a capture.
@@ -296,8 +301,8 @@ mod tests {
         assert_eq!(choices("a{,b}"), ["a", "ab"]);
         let many = "{a,b,c,d,e}{a,b,c,d,e}{a,b,c,d,e}";
         assert_eq!(choices(many), [many]);
-        // Unfinished, as the grammar of probesets has none.
-        let _ = (choices("a{b,"), choices("a}b"), choices("{"));
+        assert_eq!((choices("a{b,"), choices("{a")), (vec!["a{b,".to_owned()], vec!["{a".to_owned()]));
+        let _ = (choices("a}b"), choices("{"));
     }
 
     #[test]
