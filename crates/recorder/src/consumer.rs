@@ -405,6 +405,11 @@ pub(super) struct Finished {
 }
 
 impl Finished {
+    /// What became of records that had to wait.
+    pub(super) fn with_held(&self, act: impl FnOnce(&Held)) {
+        act(&self.sink.lock().unwrap_or_else(PoisonError::into_inner).held);
+    }
+
     /// The programs' messages that nobody has answered.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = Control> {
         self.controls.try_iter()

@@ -319,9 +319,15 @@ impl<'a> Recording<'a> {
 
     /// All that is missing so far; runs that the kernel skipped, as they were read that long ago at most.
     fn losses(&mut self, at_most: Duration) -> Vec<Loss> {
+        let mut losses = self.counted_losses(at_most);
+        self.consumer.with_held(|held| self.slots.correct(&mut losses, &self.plan.schema, held));
+        losses
+    }
+
+    /// The same with what calls of slots lack that may turn out to be the wrong ones.
+    fn counted_losses(&mut self, at_most: Duration) -> Vec<Loss> {
         self.kernel_losses.read(&self.session, at_most);
         let mut losses = name_losses(&self.kernel_losses.counted, LOSSES_PER_TYPE as usize, &self.plan.schema);
-        self.slots.correct(&mut losses, &self.plan.schema, &self.consumer);
         losses.extend(self.modules.losses());
         let skipped = self.kernel_losses.skipped.clone().into_iter();
         losses.extend(skipped.map(|(record, count)| Loss { record, kind: LossKind::Recursion, count }));
@@ -388,10 +394,12 @@ impl<'a> Recording<'a> {
         let open = self.still_open();
         self.session.detach();
         // The programs have counted what was open on threads that ended since recording was switched off.
-        let mut losses = self.losses(Duration::ZERO);
+        let mut losses = self.counted_losses(Duration::ZERO);
         open.into_iter().for_each(|loss| loss.add_to(&mut losses));
         let guards = self.consumer.guards().clone();
         let finished = self.consumer.stop();
+        // Records that waited for a slot to be found were written last.
+        finished.with_held(|held| self.slots.correct(&mut losses, &self.plan.schema, held));
         let sampling = self.sampler.as_mut().map(|sampler| sampler.finish(&self.session));
         let (implausible, broken) = guards.broken();
         self.learning.forget(&guards.refuted());

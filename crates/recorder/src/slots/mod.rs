@@ -58,7 +58,7 @@ impl SlotLearning {
 
     /// Adds calls that could not wait for their slot to be found. Removes what the programs counted of fields that could not
     /// be read, where only other slots' calls lacked any.
-    pub(super) fn correct(&self, losses: &mut Vec<Loss>, schema: &Schema, consumer: &Consumer) {
+    pub(super) fn correct(&self, losses: &mut Vec<Loss>, schema: &Schema, held: &Held) {
         if !self.any {
             return;
         }
@@ -68,11 +68,11 @@ impl SlotLearning {
         };
         losses.retain(|loss| {
             let is_of_fields = matches!(loss.kind, LossKind::ReadFailed | LossKind::Implausible | LossKind::Truncated);
-            let are_of_others = |record| consumer.with_held(|held| held.are_of_others(record, loss.count));
+            let are_of_others = |record| held.are_of_others(record, loss.count);
             !(is_of_fields && number(&loss.record).is_some_and(are_of_others))
         });
         let kind = LossKind::Undecided;
-        for (record_type, count) in consumer.with_held(|held| held.lost().collect::<Vec<_>>()) {
+        for (record_type, count) in held.lost() {
             let Some(record) = schema.records.get(usize::from(record_type)) else { continue };
             Loss { record: record.name.clone(), kind, count }.add_to(losses);
         }
