@@ -96,7 +96,9 @@ impl Recent {
 
     /// The sums of the whole seconds before a time.
     pub(crate) fn until(&self, time: u64) -> Sums {
-        self.of_seconds(time, |_, _| true).0
+        let mut all = Sums::default();
+        self.before(time / SECOND).for_each(|(_, sums)| all.plus(sums));
+        all
     }
 
     /// Of the last `seconds` before a time, those in which everything was recorded, and the others: also those since nothing
@@ -104,25 +106,25 @@ impl Recent {
     pub(crate) fn split(&self, time: u64, seconds: u64, unseen_since: Option<u64>) -> (Sums, PartlySeen) {
         let end = time / SECOND;
         let since = unseen_since.unwrap_or(u64::MAX).max(end.saturating_sub(seconds) * SECOND);
-        let is_partly = |second: u64, sums: &Sums| sums.unseen_ns > 0 || second >= since / SECOND;
-        let (whole, _) = self.of_seconds(time, |second, sums| !is_partly(second, sums));
-        let (sums, _) = self.of_seconds(time, is_partly);
-        let (_, before) = self.of_seconds(time, |second, sums| second < since / SECOND && is_partly(second, sums));
-        let unseen_ns = sums.unseen_ns.saturating_add((end * SECOND).saturating_sub(since));
-        (whole, PartlySeen { sums, seconds: before + end.saturating_sub(since / SECOND), unseen_ns })
-    }
-
-    fn of_seconds(&self, time: u64, is_wanted: impl Fn(u64, &Sums) -> bool) -> (Sums, u64) {
-        let end = time / SECOND;
-        let from = end.saturating_sub(SECONDS);
-        let (mut all, mut count) = (Sums::default(), 0);
-        for (second, sums) in self.seconds.iter().filter(|(second, _)| (from..end).contains(second)) {
-            if is_wanted(*second, sums) {
-                all.plus(sums);
-                count += 1;
+        let unseen_ns = (end * SECOND).saturating_sub(since);
+        let mut whole = Sums::default();
+        let mut partly = PartlySeen { sums: Sums::default(), seconds: end.saturating_sub(since / SECOND), unseen_ns };
+        for (second, sums) in self.before(end) {
+            let is_since = *second >= since / SECOND;
+            if is_since || sums.unseen_ns > 0 {
+                partly.sums.plus(sums);
+                partly.seconds += u64::from(!is_since);
+            } else {
+                whole.plus(sums);
             }
         }
-        (all, count)
+        partly.unseen_ns = partly.unseen_ns.saturating_add(partly.sums.unseen_ns);
+        (whole, partly)
+    }
+
+    fn before(&self, end: u64) -> impl Iterator<Item = &(u64, Sums)> {
+        let from = end.saturating_sub(SECONDS);
+        self.seconds.iter().filter(move |(second, _)| (from..end).contains(second))
     }
 }
 

@@ -433,7 +433,7 @@ impl Limits {
         };
         if let Some((limit, folder)) = &self.memory {
             counts.limit = Some(*limit);
-            let hits = files.text(&folder.join("memory.failcnt")).and_then(|text| text.trim().parse().ok());
+            let hits = files.text(&folder.join("memory.failcnt")).and_then(number);
             counts.hits = hits.or_else(|| value(files, &folder.join("memory.events"), &["max"]));
             let names = ["total_workingset_refault_file", "total_workingset_refault_anon"];
             let names_v2 = ["workingset_refault_file", "workingset_refault_anon"];
@@ -479,13 +479,14 @@ fn stalled(group: Option<&Path>, machine: &Path, files: &mut KernelFiles) -> Opt
 
 /// Bytes that a group may have.
 fn memory_limit(folder: &Path) -> Option<u64> {
-    let limit = number(&folder.join("memory.max")).or_else(|| number(&folder.join("memory.limit_in_bytes")));
+    let read = |name: &str| number(&std::fs::read_to_string(folder.join(name)).ok()?);
+    let limit = read("memory.max").or_else(|| read("memory.limit_in_bytes"));
     // The first version writes the largest number where there is no limit.
     limit.filter(|bytes| *bytes < 1 << 60)
 }
 
-fn number(path: &Path) -> Option<u64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
 }
 
 /// The sum of these keys' values in a file of keys and values; `None` where it has none of them.

@@ -645,7 +645,7 @@ fn has_failed(ending: Option<Ending>) -> bool {
     matches!(ending, Some(Ending::Killed(_))) || matches!(ending, Some(Ending::Exited(code)) if code != 0)
 }
 
-/// Why there is no step in the trace. Of a target that failed, its own message says more than what it did not load. Of an
+/// Why there is no step in the trace. Of a target that failed, its own message explains more than what it did not load. Of an
 /// engine that was `searched` for and found, its steps are what matters: a program may have it and use another.
 fn nothing_recorded(
     waiting: Diagnostics,

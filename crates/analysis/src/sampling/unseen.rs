@@ -15,8 +15,8 @@ const OVERHEAD_OFF: f64 = 0.5;
 pub struct Unseen {
     /// From, until: ns of CLOCK_MONOTONIC, in order.
     times: Vec<(u64, u64)>,
-    /// When the stretch after each of them was to end, ns, where it was planned.
-    planned: Vec<Option<u64>>,
+    /// When the stretch after each of them was to end, ns, as in [`planned_end`].
+    planned: Vec<u64>,
     /// End of the recording, ns.
     end: u64,
 }
@@ -69,7 +69,7 @@ impl StretchCounts {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UnseenSince {
     since: Vec<u64>,
-    /// When the stretch after each was to end, ns; `u64::MAX` where that was not planned.
+    /// When the stretch after each was to end, ns, as in [`planned_end`].
     planned: Vec<u64>,
     /// Earlier ones that were forgotten.
     forgotten: usize,
@@ -87,7 +87,7 @@ impl UnseenSince {
             }
             Some(false) => {
                 if let (true, Some(planned)) = (self.open, self.planned.last_mut()) {
-                    *planned = notice.detail.and_then(|detail| detail.planned_end).unwrap_or(u64::MAX);
+                    *planned = planned_end(notice);
                 }
                 self.open = false;
             }
@@ -125,22 +125,27 @@ fn change(notice: &Notice) -> Option<bool> {
     (detail.state == DetailState::On).then_some(false)
 }
 
+/// When the stretch that begins with a notice is to end, ns; `u64::MAX` where that is not planned.
+fn planned_end(notice: &Notice) -> u64 {
+    notice.detail.and_then(|detail| detail.planned_end).unwrap_or(u64::MAX)
+}
+
 impl Unseen {
     #[cfg(test)]
     pub(crate) fn of_test(times: &[(u64, u64)]) -> Self {
-        Self { times: times.to_vec(), planned: vec![None; times.len()], end: u64::MAX }
+        Self { times: times.to_vec(), planned: Vec::new(), end: u64::MAX }
     }
 
     /// By a trace's notices; `end` (of the trace, or of its last step) ends an open period.
     pub fn new(notices: &[Notice], end: u64) -> Self {
-        let (mut times, mut planned): (Vec<(u64, u64)>, Vec<Option<u64>>) = (Vec::new(), Vec::new());
+        let (mut times, mut planned): (Vec<(u64, u64)>, Vec<u64>) = (Vec::new(), Vec::new());
         let mut since = None;
         for notice in notices {
             match (change(notice), since) {
                 (Some(true), None) => since = Some(notice.time),
                 (Some(false), Some(from)) => {
                     times.push((from, notice.time.max(from)));
-                    planned.push(notice.detail.and_then(|detail| detail.planned_end));
+                    planned.push(planned_end(notice));
                     since = None;
                 }
                 _ => {}
@@ -175,9 +180,12 @@ impl Unseen {
     /// out: how long that took depends on steps.
     fn stretches(&self) -> impl Iterator<Item = (usize, (u64, u64))> {
         let ends = self.times.iter().skip(1).map(|(from, _)| *from).chain([self.end]).enumerate();
-        let planned = |number: usize| self.planned.get(number).copied().flatten().unwrap_or(u64::MAX);
-        let ends = ends.map(move |(number, end)| end.min(planned(number)));
+        let ends = ends.map(|(number, end)| end.min(self.planned_end_of(number)));
         self.times.iter().map(|(_, until)| *until).zip(ends).enumerate()
+    }
+
+    fn planned_end_of(&self, number: usize) -> u64 {
+        self.planned.get(number).copied().unwrap_or(u64::MAX)
     }
 
     /// Steps by the stretch in which they began.
@@ -186,8 +194,8 @@ impl Unseen {
         for step in steps {
             let stretch = self.times.partition_point(|(_, until)| *until <= step.start);
             let end = self.times.get(stretch).map_or(self.end, |(from, _)| *from);
-            let planned = stretch.checked_sub(1).and_then(|before| *self.planned.get(before)?);
-            if step.start < end.min(planned.unwrap_or(u64::MAX)) {
+            let planned = stretch.checked_sub(1).map_or(u64::MAX, |number| self.planned_end_of(number));
+            if step.start < end.min(planned) {
                 counts.push(&StepRow { stretch: u32::try_from(stretch).unwrap_or(u32::MAX), ..*step });
             }
         }
