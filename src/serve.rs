@@ -13,18 +13,21 @@ use super::tls::TlsArguments;
 use super::token::Token;
 use super::values;
 use super::{DONE, Outcome};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_live::{PAGE, PushLosses, prometheus};
 use profinfer_recorder::{ending_signals, is_meant, memory};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two polls of signals and recorders.
-const TICK: Duration = Duration::from_millis(100);
+/// Time between two polls of recorders, in ms: where their end ends the program, and else.
+const TICK: u16 = 100;
+const SLOW_TICK: u16 = 500;
 /// How often free memory goes back to the system.
 const GIVE_BACK: Duration = Duration::from_secs(30);
 
@@ -140,7 +143,8 @@ fn until_the_end(targets: &Targets, until: Until, launches: bool, signals: &Sign
         if is_over && (launches || !recorded()) {
             return codes().max().unwrap_or(DONE);
         }
-        std::thread::sleep(TICK);
+        let tick = if is_ending || until == Until::Targets { TICK } else { SLOW_TICK };
+        let _ = poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], PollTimeout::from(tick));
     }
 }
 

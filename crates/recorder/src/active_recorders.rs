@@ -13,6 +13,10 @@ const PLACES: usize = 512;
 /// A target that has ended no step for so long is idle, ns. Where steps go, too, one is seen in windows only.
 const ACTIVE: i64 = 60_000_000_000;
 
+/// Of this many parts of a processor, one is for windows where recorders share it: the others are for what they need between
+/// windows, and for who reads their traces.
+const SERVED: u64 = 2;
+
 /// When each recorder last saw a step end: its local clock, ns; 0: never.
 static MARKS: OnceLock<&'static [AtomicI64; PLACES]> = OnceLock::new();
 static OWN: OnceLock<&'static AtomicI64> = OnceLock::new();
@@ -44,8 +48,9 @@ pub(super) struct ActiveRecorders {
 }
 
 impl ActiveRecorders {
-    /// Recorders with an active target, this one among them, now that its target has ended so many steps.
-    pub(super) fn count(&mut self, steps: u64) -> u64 {
+    /// Into how many equal parts the recorders' part of a processor is divided, of which this one has one, now that its target
+    /// has ended so many steps.
+    pub(super) fn parts(&mut self, steps: u64) -> u64 {
         let now = clock::local_ns();
         if steps != std::mem::replace(&mut self.steps, steps)
             && let Some(own) = OWN.get()
@@ -56,7 +61,6 @@ impl ActiveRecorders {
             let at = mark.load(Ordering::Relaxed);
             at != 0 && now - at < ACTIVE
         };
-        let active = MARKS.get().map_or(0, |marks| marks.iter().filter(is_active).count());
-        active.max(1) as u64
+        MARKS.get().map_or(1, |marks| SERVED * marks.iter().filter(is_active).count().max(1) as u64)
     }
 }

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 /// ordinary records: that would cost the target microseconds each. Each reading costs some tens of microseconds however
 /// little there is to read.
 const SHORTEST: Duration = Duration::from_millis(8);
-const LONGEST: Duration = Duration::from_millis(200);
+const LONGEST: Duration = Duration::from_millis(500);
 /// It is read again before it can be this full, as fast as it was filled last.
 const FULL_PART: u64 = 4;
 
@@ -171,6 +171,8 @@ pub(super) struct Consumer {
 /// What comes into the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Traffic {
+    /// Not even steps: what begins and ends.
+    Threads,
     /// Steps, graphs, scheduling and samples.
     Steps,
     /// Operators, too.
@@ -181,6 +183,7 @@ impl Traffic {
     /// At this rate a ring is full after a pause, if that is not the shortest: several times what was seen to come.
     fn bytes_per_second(self) -> u64 {
         match self {
+            Self::Threads => 1 << 20,
             Self::Steps => 5 << 20,
             Self::Operators => 320 << 20,
         }

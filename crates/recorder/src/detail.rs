@@ -28,9 +28,12 @@ const STEPS_AWAITED_NS: u64 = 1_000_000_000;
 const TURN: Duration = Duration::from_millis(2);
 /// Time between two polls while something is about to change.
 const SOON: Duration = Duration::from_millis(4);
-/// While nothing is, at least and at most.
+/// While nothing is, at least and at most; the last is where nobody waits for records.
 const LATER: Duration = Duration::from_millis(20);
-const LATEST: Duration = Duration::from_millis(250);
+const LATE: Duration = Duration::from_secs(1);
+const LATEST: Duration = Duration::from_secs(2);
+/// While the target begins no step: it may begin at any time.
+const STILL: Duration = Duration::from_millis(500);
 /// A target that has begun no step for so long is idle, or in a long one.
 const STILL_NS: u64 = 1_000_000_000;
 
@@ -105,7 +108,8 @@ impl DetailSwitch {
             State::Detaching { .. } => return LATER,
             State::On if self.sampler.is_some() => (SOON, LATER),
             // A rate is to be seen to fall at once, and a target that begins.
-            _ if self.is_idle() => (LATER, LATEST),
+            _ if self.traffic() == Traffic::Threads => (LATER, LATEST),
+            _ if self.is_idle() => (LATER, LATE),
             State::On | State::Off | State::Waiting => return LATER,
         };
         (self.undecided / 2).clamp(shortest, longest)
@@ -127,7 +131,9 @@ impl DetailSwitch {
     pub(super) fn poll(&mut self, context: &mut SwitchContext<'_, '_>) {
         let rarely = if self.is_idle() { (self.undecided / 2).clamp(RARELY, RAREST) } else { RARELY };
         let mut seen = context.seen(rarely);
-        if self.sampler.as_ref().is_some_and(|sampler| sampler.decides(&seen)) {
+        // While probes come or go, what was spent changes nothing.
+        let may_decide = matches!(self.state, State::On | State::Off);
+        if may_decide && self.sampler.as_ref().is_some_and(|sampler| sampler.decides(&seen)) {
             seen = context.seen(OFTEN);
         }
         self.fast_enough = self.check_rate(context, &seen);
@@ -161,11 +167,13 @@ impl DetailSwitch {
             }
             same => same,
         };
-        if self.is_idle() {
-            context.consumer.read_every(self.undecided / 2, Traffic::Steps);
-        } else {
-            context.consumer.read_every(Duration::ZERO, Traffic::Operators);
-        }
+        let at_most = match self.state {
+            _ if self.is_idle() => self.undecided / 2,
+            // Nothing is decided by counts, and few records come.
+            State::Attaching(_) | State::Detaching(_) => LATER,
+            _ => Duration::ZERO,
+        };
+        context.consumer.read_every(at_most, self.traffic());
     }
 
     /// While nothing is attached that comes and goes: has more of it go.
@@ -220,16 +228,26 @@ impl DetailSwitch {
     }
 
     /// Nothing is recorded of operators, and nothing depends on how soon a change is seen.
-    pub(super) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         matches!(self.state, State::Off) && self.rate.is_none()
+    }
+
+    /// What is recorded now.
+    pub(super) fn traffic(&self) -> Traffic {
+        match &self.sampler {
+            _ if !self.is_idle() => Traffic::Operators,
+            Some(sampler) if sampler.stays().is_none() => Traffic::Threads,
+            _ => Traffic::Steps,
+        }
     }
 
     /// How long the budget has nothing to decide.
     fn undecided(&self, seen: &Seen) -> Duration {
-        // A target that begins no step will not have ended many soon.
-        let is_still = monotonic_ns().saturating_sub(self.running.1) > STILL_NS;
+        // A target that begins no step will not have ended many soon. Where steps are not counted, the clock decides.
+        let counts_steps = self.traffic() != Traffic::Threads;
+        let is_still = counts_steps && monotonic_ns().saturating_sub(self.running.1) > STILL_NS;
         let ns = self.sampler.as_ref().map_or(0.0, |sampler| sampler.undecided_ns(seen));
-        let undecided = if is_still { LATEST * 2 } else { Duration::from_nanos(ns.max(0.0) as u64) };
+        let undecided = if is_still { STILL * 2 } else { Duration::from_nanos(ns.max(0.0) as u64) };
         // A target that begins may end soon, or have one lane only at first.
         let awaits_first = self.sampler.as_ref().is_some_and(Sampler::awaits_first_window);
         if awaits_first { undecided.min(LATER * 2) } else { undecided }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Time between two polls while the recorder lives, and while it is gone or stopped: ms.
-const CALM: libc::c_int = 100;
+const CALM: libc::c_int = 400;
 const ALARMED: libc::c_int = 10;
 /// A recorder without a sign of life for this many ns is itself stopped: the programs' `PF_SILENCE`.
 const SILENCE: u64 = 500_000_000;
@@ -66,6 +66,8 @@ impl Guardian {
         let [stopped, answered] = stops.descriptors();
         let post = Post { listen: listen.as_raw_fd(), recorder: recorder.as_raw_fd(), stopped, answered, stops };
         let (heap, stack) = (memory::heap(), memory::stack());
+        // It finds its time namespace by files, once: not after the fork.
+        clock::monotonic_ns();
         // SAFETY: the child makes nothing but system calls on plain memory, and never returns.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => Ok((line, child)),
@@ -134,7 +136,6 @@ struct Post<'a> {
 fn guard(post: &Post<'_>) -> ! {
     settle(post);
     let mut polled = [post.listen, post.recorder].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    let mut beat = (0, now());
     let mut gone: Option<u64> = None;
     let mut alarmed = false;
     loop {
@@ -160,11 +161,8 @@ fn guard(post: &Post<'_>) -> ! {
             post.stops.beat().store(0, Ordering::SeqCst);
         }
         let last = post.stops.beat().load(Ordering::SeqCst);
-        if last != beat.0 {
-            beat = (last, now());
-        }
         let dying = listen.fd < 0 || gone.is_some();
-        alarmed = dying || now().saturating_sub(beat.1) > SILENCE;
+        alarmed = dying || clock::monotonic_ns().saturating_sub(last) > SILENCE;
         if alarmed {
             // At its end the recorder continues all, and has nothing more to inspect.
             continue_all(post, !dying && last > 0);

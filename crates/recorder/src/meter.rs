@@ -93,7 +93,7 @@ impl<'a> Meter<'a> {
             graphs_cost_ns: self.costs.of(Tier::Graph),
             detail_cost_ns: (self.costs.of(Tier::Detail) + self.costs.of(Tier::Waiting)) * busiest_lane,
             recorder_ns: processor_ns() as f64,
-            recorders: self.recorders.count(spans.count()),
+            recorder_parts: self.recorders.parts(spans.count()),
         }
     }
 

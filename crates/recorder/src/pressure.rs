@@ -2,7 +2,7 @@
 //! limits of its control groups, of both versions, with what happened because of them. Polled some times a second.
 
 use super::clock::{boot_ns, monotonic_ns};
-use super::consumer::Consumer;
+use super::consumer::{Consumer, Traffic};
 use super::kernel_files::KernelFiles;
 use super::process::family;
 use nix::unistd::{SysconfVar, sysconf};
@@ -21,8 +21,6 @@ pub(super) const PERIOD: Duration = Duration::from_millis(100);
 /// Time between two looks at the limits of the same groups, some twenty files, and at which processes there are, one for
 /// each thread.
 const LIMITS: Duration = Duration::from_secs(1);
-/// Both are so many times as long while no operator is recorded for lack of budget.
-const IDLE: u32 = 5;
 /// Processes that are polled: reading one takes some ten microseconds, and the recorder answers nothing else meanwhile.
 const MOST_PROCESSES: usize = 1000;
 /// A poll of many processes is followed by a pause that is as many times as long: 2 % of a processor.
@@ -47,8 +45,7 @@ pub(super) struct PressurePoll {
     cgroup: Vec<u8>,
     limits: Limits,
     looked: Option<Instant>,
-    /// No operator is recorded for lack of budget.
-    is_idle: bool,
+    traffic: Traffic,
     counts: GroupCounts,
     polled: Option<(Instant, u64)>,
     /// How long the last poll took.
@@ -176,7 +173,7 @@ impl PressurePoll {
             cgroup: Vec::new(),
             limits: Limits::default(),
             looked: None,
-            is_idle: false,
+            traffic: Traffic::Operators,
             counts: GroupCounts::default(),
             polled: None,
             took: Duration::ZERO,
@@ -189,17 +186,23 @@ impl PressurePoll {
     }
 
     /// Puts into the trace what has happened since the last time, if it is time.
-    pub(super) fn poll(&mut self, pid: i32, forks: bool, is_idle: bool, consumer: &Consumer) {
-        self.is_idle = is_idle;
-        let pause = self.pause(self.unless_idle(PERIOD));
+    pub(super) fn poll(&mut self, pid: i32, forks: bool, traffic: Traffic, consumer: &Consumer) {
+        self.traffic = traffic;
+        let pause = self.pause(self.by_traffic(PERIOD));
         if self.polled.is_some_and(|(last, _)| last.elapsed() < pause) {
             return;
         }
         self.poll_now(pid, forks, consumer);
     }
 
-    fn unless_idle(&self, time: Duration) -> Duration {
-        time * if self.is_idle { IDLE } else { 1 }
+    /// A time that is longer while no operator is recorded for lack of budget.
+    fn by_traffic(&self, time: Duration) -> Duration {
+        let times = match self.traffic {
+            Traffic::Operators => 1,
+            Traffic::Steps => 10,
+            Traffic::Threads => 20,
+        };
+        time * times
     }
 
     fn pause(&self, period: Duration) -> Duration {
@@ -295,7 +298,7 @@ impl PressurePoll {
             self.groups = self.mounts.groups_of(&cgroup);
             self.cgroup = cgroup;
         }
-        if moved || self.looked.is_none_or(|looked| looked.elapsed() >= self.unless_idle(LIMITS)) {
+        if moved || self.looked.is_none_or(|looked| looked.elapsed() >= self.by_traffic(LIMITS)) {
             self.looked = Some(Instant::now());
             self.limits = self.groups.limits();
         }

@@ -167,7 +167,7 @@ impl<'a> Recording<'a> {
             self.frequencies.poll(&self.consumer);
             self.freed_memory.poll(&mut self.modules);
             let (pid, forks) = (self.process.pid(), self.options.follow_forks);
-            self.pressure.poll(pid, forks, self.switches.is_idle(), &self.consumer);
+            self.pressure.poll(pid, forks, self.switches.traffic(), &self.consumer);
             self.learning.poll(launched.cast_unsigned(), self.plan, &self.session, &mut self.modules, &self.consumer);
             self.slots.poll(&mut self.modules, &mut self.session, &self.consumer, false);
             let is_learned = self.learning.is_done() && self.slots.is_done(&self.consumer);

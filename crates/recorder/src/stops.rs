@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two signs of life. The programs and the guardian wait for one five times as long.
-const BEAT: Duration = Duration::from_millis(100);
+/// Time between two signs of life. The programs and the guardian wait for one for 300 ms more.
+const BEAT: Duration = Duration::from_millis(200);
 /// The nice value of the thread that gives them.
 const PRIORITY: i32 = -10;
 /// How long the signal that stops a process may be on the way.

@@ -1,6 +1,7 @@
 //! What comes and goes while a recording runs: operators, as the overhead limits require, and boundaries, as the lanes do.
 
 use super::boundary::{Barriers, BoundarySwitch};
+use super::consumer::Traffic;
 use super::detail::DetailSwitch;
 use super::overhead::OverheadLimits;
 use super::switch_context::SwitchContext;
@@ -23,15 +24,15 @@ impl Switches {
         Self { detail: DetailSwitch::new(plan, limits, steps_are_counted), boundary }
     }
 
-    /// No operator is recorded now: the budget is spent.
-    pub(super) fn is_idle(&self) -> bool {
-        self.detail.as_ref().is_some_and(DetailSwitch::is_idle)
+    /// What is recorded now.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.detail.as_ref().map_or(Traffic::Operators, DetailSwitch::traffic)
     }
 
     /// Time until the next poll; `None` where nothing changes any more.
     pub(super) fn pause(&self) -> Option<Duration> {
         // A lane is found by its operators, which are not recorded meanwhile.
-        let waits = |switch: &&BoundarySwitch| self.is_idle() && switch.awaits_a_lane();
+        let waits = |switch: &&BoundarySwitch| self.traffic() != Traffic::Operators && switch.awaits_a_lane();
         let boundary = self.boundary.as_ref().filter(|switch| !waits(switch)).and_then(BoundarySwitch::pause);
         self.detail.as_ref().map(DetailSwitch::pause).into_iter().chain(boundary).min()
     }

@@ -45,8 +45,8 @@ pub(super) struct Seen {
     pub(super) detail_cost_ns: f64,
     /// Processor time of the recorder, ns.
     pub(super) recorder_ns: f64,
-    /// Recorders that record targets that are active, this one among them: they share the recorders' part of a processor.
-    pub(super) recorders: u64,
+    /// Into how many equal parts the recorders' part of a processor is divided, of which this one has one.
+    pub(super) recorder_parts: u64,
 }
 
 impl Seen {
@@ -74,7 +74,7 @@ impl Seen {
             graphs_cost_ns: self.graphs_cost_ns - before.graphs_cost_ns,
             detail_cost_ns: self.detail_cost_ns - before.detail_cost_ns,
             recorder_ns: self.recorder_ns - before.recorder_ns,
-            recorders: self.recorders,
+            recorder_parts: self.recorder_parts,
         }
     }
 }

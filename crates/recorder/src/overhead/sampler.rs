@@ -4,7 +4,8 @@
 //! no memory (exponentially), from means alone: nothing that a step is or does makes it more or less likely to be
 //! recorded. A window that the budget does not cover yet when its turn comes is put off by another draw. So what was
 //! spent is never beyond the budget. Attaching and detaching take the recorder processor time, too: windows are so far
-//! apart that this is, on average, no larger a part of one processor's time, for all recorders of one `serve` together.
+//! apart that this is, on average, no larger a part of one processor's time, or half of it for all recorders of one `serve`
+//! together.
 //! A recording begins between windows. What the first one costs can only be assumed: it comes when the budget covers a
 //! slowdown that few targets exceed, and shows what the next ones cost.
 //!
@@ -475,7 +476,7 @@ impl Sampler {
     /// The mean time between two windows in which the budget's part of a processor, shared with the other recorders,
     /// covers what one takes this one.
     fn recorder_gap_ns(&self, seen: &Seen) -> f64 {
-        self.recorder.window_ns() * seen.recorders.max(1) as f64 / self.budget
+        self.recorder.window_ns() * seen.recorder_parts.max(1) as f64 / self.budget
     }
 
     /// From an exponential distribution with mean 1, cut off.
