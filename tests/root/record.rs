@@ -71,7 +71,7 @@ impl Run {
         self.folder.path().join("run.pfi")
     }
 
-    fn recorder(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn recorder(&self, arguments: &[&str]) -> Command {
         self.recorder_with(PROBESET, arguments)
     }
 

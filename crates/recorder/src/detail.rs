@@ -36,6 +36,9 @@ const LATEST: Duration = Duration::from_secs(2);
 const STILL: Duration = Duration::from_millis(500);
 /// A target that has begun no step for so long is idle, or in a long one.
 const STILL_NS: u64 = 1_000_000_000;
+/// Before the first window, a target that has begun no step for some time is looked at again after a 50th of it: half of
+/// what is undecided.
+const STILL_PART: u64 = 25;
 
 /// How far the probes are.
 #[derive(Debug)]
@@ -90,7 +93,7 @@ impl DetailSwitch {
             sampler: limits.budget.map(|budget| Sampler::new(budget, monotonic_ns(), steps_may_go)),
             rate: limits.min_rate.map(|least| RateGuard::new(least, monotonic_ns())),
             fast_enough: true,
-            running: (0, 0),
+            running: (0, monotonic_ns()),
             until: actions().filter(is_until).map(|action| action.probe.clone()).collect(),
             steps: steps().map(|action| action.probe.clone()).collect(),
             without_steps: None,
@@ -243,14 +246,20 @@ impl DetailSwitch {
 
     /// How long the budget has nothing to decide.
     fn undecided(&self, seen: &Seen) -> Duration {
+        let ns = self.sampler.as_ref().map_or(0.0, |sampler| sampler.undecided_ns(seen));
+        let undecided = Duration::from_nanos(ns.max(0.0) as u64);
         // A target that begins no step will not have ended many soon. Where steps are not counted, the clock decides.
         let counts_steps = self.traffic() != Traffic::Threads;
-        let is_still = counts_steps && monotonic_ns().saturating_sub(self.running.1) > STILL_NS;
-        let ns = self.sampler.as_ref().map_or(0.0, |sampler| sampler.undecided_ns(seen));
-        let undecided = if is_still { STILL * 2 } else { Duration::from_nanos(ns.max(0.0) as u64) };
+        let still_ns = monotonic_ns().saturating_sub(self.running.1);
+        let is_still = counts_steps && still_ns > STILL_NS;
         // A target that begins may end soon, or have one lane only at first.
         let awaits_first = self.sampler.as_ref().is_some_and(Sampler::awaits_first_window);
-        if awaits_first { undecided.min(LATER * 2) } else { undecided }
+        match (awaits_first, is_still) {
+            (true, true) => Duration::from_nanos(still_ns / STILL_PART).clamp(LATER * 2, STILL * 2),
+            (true, false) => undecided.min(LATER * 2),
+            (false, true) => STILL * 2,
+            (false, false) => undecided,
+        }
     }
 
     fn is_wanted(&mut self, seen: &Seen) -> bool {

@@ -2,8 +2,10 @@
 //! calibrated in time.
 
 use crate::record::{PROBESET, Run, alone, stderr, toys};
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// What `profinfer report --json` says.
 fn report(trace: &Path) -> serde_json::Value {
@@ -250,6 +252,39 @@ fn a_target_that_is_idle_is_in_no_step_whatever_became_of_the_last_ones() {
     let report: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     assert_eq!(report["completeness"]["lost"][0]["kind"], "missing_return", "{}", report["completeness"]);
     assert_eq!(report["sampling"]["rate_changes"], serde_json::json!([]));
+}
+
+/// How often the threads of a process have begun to wait.
+fn waits_of(pid: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let waits = |status: String| {
+        status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse::<u64>().ok()
+    };
+    status.filter_map(waits).sum()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_target_that_has_not_begun_wakes_the_recorder_rarely() {
+    let _alone = alone();
+    let run = Run::new();
+    let words = ["--budget", "1%", "--", &toys().linked(), "wait", "300", "20", "1", "work=500"];
+    let mut recorder = run.recorder(&words).stdin(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(7));
+    let before = waits_of(recorder.id());
+    std::thread::sleep(Duration::from_secs(2));
+    let a_second = (waits_of(recorder.id()) - before) / 2;
+    // Five signs of life, and some seven looks of two threads.
+    assert!(a_second <= 30, "{a_second} wakes a second");
+    recorder.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let output = recorder.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let steps = operators_of_steps(&run.trace());
+    assert_eq!(steps.len(), 300);
+    // Of three seconds in steps, the first window is in the first two.
+    let first = steps.iter().position(|(recorded, n)| recorded == "whole" && *n == 20);
+    assert!(first.is_some_and(|first| first < 200), "{first:?}");
 }
 
 /// When the first step began, from the recording's start.
