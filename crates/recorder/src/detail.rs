@@ -36,7 +36,7 @@ const LATEST: Duration = Duration::from_secs(2);
 const STILL: Duration = Duration::from_millis(500);
 /// A target that has begun no step for so long is idle, or in a long one.
 const STILL_NS: u64 = 1_000_000_000;
-/// Before the first window, a target that has begun no step for some time is looked at again after a 50th of it: half of
+/// Before the first window, a target that has begun no step for some time is checked again after a 50th of it: half of
 /// what is undecided.
 const STILL_PART: u64 = 25;
 
