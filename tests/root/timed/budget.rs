@@ -269,7 +269,7 @@ fn waits_of(pid: u32) -> u64 {
 fn a_target_that_has_not_begun_wakes_the_recorder_rarely() {
     let _alone = alone();
     let run = Run::new();
-    let words = ["--budget", "1%", "--", &toys().linked(), "wait", "300", "20", "1", "work=500"];
+    let words = ["--budget", "1%", "--", &toys().linked(), "wait", "500", "20", "1", "work=500"];
     let mut recorder = run.recorder(&words).stdin(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(7));
     let before = waits_of(recorder.id());
@@ -280,11 +280,14 @@ fn a_target_that_has_not_begun_wakes_the_recorder_rarely() {
     recorder.stdin.take().unwrap().write_all(b"\n").unwrap();
     let output = recorder.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let steps = operators_of_steps(&run.trace());
-    assert_eq!(steps.len(), 300);
-    // Of three seconds in steps, the first window is in the first two.
-    let first = steps.iter().position(|(recorded, n)| recorded == "whole" && *n == 20);
-    assert!(first.is_some_and(|first| first < 200), "{first:?}");
+    assert_eq!(run.read().count("step"), 500);
+    // The first window is due after some 1.8 s in steps.
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_profinfer")).args(["dump", "--probe", "step"]).arg(run.trace()).output();
+    let steps = crate::invocation::lines(&output.unwrap().stdout);
+    let whole = steps.iter().find(|step| step["recorded"] == "whole").map(|step| step["start_ns"].as_i64().unwrap());
+    let waited = whole.map(|whole| whole - first_step_ns(&run.trace()));
+    assert!(waited.is_some_and(|waited| waited < 2_500_000_000), "{waited:?}");
 }
 
 /// When the first step began, from the recording's start.
